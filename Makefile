@@ -1,0 +1,44 @@
+# Every target works alone on a machine with Python 3.11+ and make; setup is redone only when
+# pyproject.toml changes.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: setup demo test check engines bench clean
+
+$(VENV)/.pip:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade "pip>=25.1"
+	touch $@
+
+# What the main job needs: no client libraries, no test tools.
+$(VENV)/.demo: $(VENV)/.pip pyproject.toml
+	$(PIP) install --editable ".[load,lab,report]"
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.pip pyproject.toml
+	$(PIP) install --editable ".[openai,httpx,otel,load,lab,report]" --group test --group lint
+	touch $@ $(VENV)/.demo
+
+setup: $(VENV)/.dev
+
+demo: $(VENV)/.demo
+	$(BIN)/phasemeter demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -n 2 -m "not lab"
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+engines: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -m lab
+
+bench: $(VENV)/.dev
+	@echo "benchmarks/ holds no peer comparison yet; run the scripts in it one by one" >&2; exit 1
+
+clean:
+	rm -rf $(VENV) build dist runs .pytest_cache .mypy_cache .ruff_cache

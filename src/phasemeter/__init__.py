@@ -1,0 +1,1 @@
+"""phasemeter: a client-side phase meter for streamed LLM responses."""
