@@ -1,0 +1,1 @@
+"""The timing core: clock, framing, timeline and the stream meter. Standard library only."""

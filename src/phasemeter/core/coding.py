@@ -1,0 +1,75 @@
+"""Content codings of HTTP bodies, undone incrementally as the reads come in."""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from collections.abc import Callable
+
+Decode = Callable[[bytes], bytes]
+
+
+class UnsupportedCodingError(Exception):
+    """The body's content coding cannot be undone here (unknown, or its library is missing)."""
+
+
+def decoder_for(content_encoding: str) -> Decode | None:
+    """Return an incremental decoder for a `content-encoding` value; None where there is no coding.
+
+    Each call of the decoder takes the coded bytes of one read and returns what they release, which
+    may be nothing (a gzip header) or several events (a server that flushes late).
+
+    Raises:
+        UnsupportedCodingError: For a coding other than identity, gzip, deflate, br or zstd, for a
+            combination of codings, and for br or zstd without the library that decodes it.
+    """
+    coding = content_encoding.strip().lower()
+    if coding in ("", "identity"):
+        return None
+    if coding in ("gzip", "x-gzip"):
+        return zlib.decompressobj(16 + zlib.MAX_WBITS).decompress
+    if coding == "deflate":
+        return _Deflate().decode
+    if coding == "br":
+        return _optional("brotli", "Decompressor", "process")
+    if coding == "zstd":
+        return _zstd()
+    raise UnsupportedCodingError(coding)
+
+
+class _Deflate:
+    """`deflate` means zlib framing, but some servers send a bare deflate stream."""
+
+    def __init__(self) -> None:
+        self._decompress: Decode | None = None
+
+    def decode(self, data: bytes) -> bytes:
+        if self._decompress is None:
+            wrapped = zlib.decompressobj()
+            try:
+                released = wrapped.decompress(data)
+            except zlib.error:
+                self._decompress = zlib.decompressobj(-zlib.MAX_WBITS).decompress
+            else:
+                self._decompress = wrapped.decompress
+                return released
+        return self._decompress(data)
+
+
+def _optional(module: str, factory: str, method: str) -> Decode:
+    try:
+        decoder = getattr(importlib.import_module(module), factory)()
+    except ImportError as missing:
+        raise UnsupportedCodingError(module) from missing
+    decode: Decode = getattr(decoder, method)
+    return decode
+
+
+def _zstd() -> Decode:
+    try:
+        decompressor = importlib.import_module("zstandard").ZstdDecompressor()
+    except ImportError as missing:
+        msg = "zstd"
+        raise UnsupportedCodingError(msg) from missing
+    decode: Decode = decompressor.decompressobj().decompress
+    return decode

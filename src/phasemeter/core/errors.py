@@ -1,0 +1,102 @@
+"""Exceptions of phasemeter, and the classes that server errors are sorted into.
+
+PhasemeterError
++-- UsageError     bad input from the user: one clear line, exit code 2
++-- RunInvalidError a run whose figures cannot be believed: exit code 3
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+_LOGGER = logging.getLogger("phasemeter")
+_seen_faults: set[str] = set()
+
+
+class PhasemeterError(Exception):
+    """Base of every exception that phasemeter raises on its own account."""
+
+
+class UsageError(PhasemeterError):
+    """Input that cannot be used; the message names the field, the value and what is accepted."""
+
+
+class RunInvalidError(PhasemeterError):
+    """A run whose figures cannot be believed; the message says why."""
+
+
+@contextmanager
+def guard(what: str) -> Iterator[None]:
+    """Keep our own faults out of user code: log each kind once, raise when PHASEMETER_STRICT=1.
+
+    Args:
+        what: What was being done, for the log line. Never contains user text.
+    """
+    try:
+        yield
+    except Exception as fault:
+        if os.environ.get("PHASEMETER_STRICT") == "1":
+            raise
+        key = f"{what}: {type(fault).__name__}"
+        if key not in _seen_faults:
+            _seen_faults.add(key)
+            _LOGGER.warning("phasemeter fault while %s", key, exc_info=fault)
+
+
+_WORD_CLASSES: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("overload", "unavailable"), "overloaded"),
+    (("rate_limit", "resource_exhausted", "too_many_requests", "quota"), "rate_limit"),
+    (("auth", "permission"), "auth"),
+    (("timeout",), "timeout"),
+    (("invalid_request", "badrequest", "bad_request"), "invalid_request"),
+    (("server_error", "internal", "api_error", "generation"), "server_error"),
+)
+
+
+def classify_error(words: str, number: int | None) -> str:
+    """Sort a server's error into one of a few low-cardinality classes.
+
+    Args:
+        words: The type, code and status words of the error object, joined by blanks.
+        number: A numeric code or the HTTP status, used when no word tells.
+
+    Returns:
+        One of overloaded, rate_limit, auth, timeout, invalid_request, server_error, unknown.
+    """
+    lowered = words.lower()
+    for needles, name in _WORD_CLASSES:
+        if any(needle in lowered for needle in needles):
+            return name
+    return _class_of_number(number)
+
+
+def _class_of_number(number: int | None) -> str:
+    if number is None:
+        return "unknown"
+    by_number = {429: "rate_limit", 503: "overloaded", 529: "overloaded", 401: "auth", 403: "auth"}
+    by_number |= {408: "timeout", 504: "timeout"}
+    if number in by_number:
+        return by_number[number]
+    if 400 <= number < 500:
+        return "invalid_request"
+    return "server_error" if 500 <= number < 600 else "unknown"
+
+
+def classify_error_object(error: object, http_status: int | None = None) -> str:
+    """Sort a decoded error object (or a bare string) as `classify_error` does."""
+    if not isinstance(error, Mapping):
+        return classify_error(error if isinstance(error, str) else "", http_status)
+    words: list[str] = []
+    number: int | None = None
+    for key in ("type", "code", "status", "error_type"):
+        value = error.get(key)
+        if isinstance(value, str):
+            words.append(value)
+            if value.isdigit():
+                number = int(value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            number = value
+    return classify_error(" ".join(words), number if number is not None else http_status)

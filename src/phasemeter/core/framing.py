@@ -1,0 +1,183 @@
+"""Bytes of a response body to frames: server-sent events, JSON lines, or one JSON body.
+
+The framers are fed with whatever a read brought and may be split anywhere, also inside a character.
+SSE follows the WHATWG event-stream grammar: a line ends with LF, CRLF or CR (a CR ends it at once and
+an LF right after is swallowed), one leading byte-order mark is removed, comments are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Protocol
+
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One protocol event.
+
+    Attributes:
+        data: Payload text; data lines joined by a line feed.
+        event: SSE event name, or None.
+        is_error: The payload came in the non-standard SSE field `error`.
+    """
+
+    data: str
+    event: str | None = None
+    is_error: bool = False
+
+
+class Framer(Protocol):
+    """Turns body bytes into frames; knows nothing about time."""
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take the bytes of one read and return the frames that they complete."""
+        ...
+
+    def finish(self) -> list[Frame]:
+        """Return what a clean end of the body still completes; call once, only at a clean end."""
+        ...
+
+
+class SseFramer:
+    """Server-sent events."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+        self._searched_bytes = 0
+        self._after_cr = False
+        self._at_start = True
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take the bytes of one read and return the events whose blank line they bring."""
+        if self._after_cr and data[:1] == b"\n":
+            data = data[1:]
+            self._after_cr = False
+        if not data:
+            return []
+        if b"\r" in data:
+            self._after_cr = data.endswith(b"\r")
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        else:
+            self._after_cr = False
+        self._pending += data
+        if self._at_start and not self._strip_bom():
+            return []
+        return self._complete_blocks()
+
+    def finish(self) -> list[Frame]:
+        """Return the pending event if its data is complete JSON or the end mark."""
+        frame = _frame_of_block(bytes(self._pending))
+        self._pending.clear()
+        if frame is not None and (frame.data == "[DONE]" or _is_json(frame.data)):
+            return [frame]
+        return []
+
+    def _strip_bom(self) -> bool:
+        if len(self._pending) < len(_BOM) and _BOM.startswith(self._pending):
+            return False
+        if self._pending.startswith(_BOM):
+            del self._pending[: len(_BOM)]
+        self._at_start = False
+        return True
+
+    def _complete_blocks(self) -> list[Frame]:
+        frames: list[Frame] = []
+        pending = self._pending
+        start = 0
+        end = pending.find(b"\n\n", max(self._searched_bytes - 1, 0))
+        while end >= 0:
+            frame = _frame_of_block(bytes(pending[start:end]))
+            if frame is not None:
+                frames.append(frame)
+            start = end + 2
+            end = pending.find(b"\n\n", start)
+        # A stray line end right after a block is an empty line of its own: without this, a blank
+        # line that follows in the next read would be taken for the end of a block with content.
+        while start < len(pending) and pending[start] == 0x0A:
+            start += 1
+        del pending[:start]
+        self._searched_bytes = len(pending)
+        return frames
+
+
+def _frame_of_block(block: bytes) -> Frame | None:
+    text = block.decode("utf-8", errors="replace")
+    if text.startswith("data: ") and "\n" not in text:
+        return Frame(text[6:])
+    data: list[str] = []
+    event: str | None = None
+    is_error = False
+    for line in text.split("\n"):
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            data.append(value)
+        elif name == "event":
+            event = value or None
+        elif name == "error":
+            data.append(value)
+            is_error = True
+    return Frame("\n".join(data), event, is_error) if data else None
+
+
+class JsonLinesFramer:
+    """One JSON document a line; empty lines are skipped."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take the bytes of one read and return the lines whose line feed they bring."""
+        self._pending += data
+        if b"\n" not in data:
+            return []
+        *lines, rest = self._pending.split(b"\n")
+        self._pending = rest
+        texts = (line.decode("utf-8", errors="replace").strip() for line in lines)
+        return [Frame(text) for text in texts if text]
+
+    def finish(self) -> list[Frame]:
+        """Return the unterminated last line if it is complete JSON."""
+        text = self._pending.decode("utf-8", errors="replace").strip()
+        self._pending.clear()
+        return [Frame(text)] if _is_json(text) else []
+
+
+class JsonBodyFramer:
+    """A body that is one JSON document: one frame, complete with the body's last byte."""
+
+    def __init__(self) -> None:
+        self._body = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Keep the bytes; the document is complete only at the end of the body."""
+        self._body += data
+        return []
+
+    def finish(self) -> list[Frame]:
+        """Return the document if it is complete JSON."""
+        text = self._body.decode("utf-8", errors="replace")
+        return [Frame(text)] if _is_json(text) else []
+
+
+def looks_like_json(start: bytes) -> bool | None:
+    """Tell from a body's first bytes whether it is JSON rather than an event stream.
+
+    A content type is only a hint (servers label event streams as JSON and the reverse), so the bytes
+    decide. None means that more bytes are needed.
+    """
+    text = start.removeprefix(_BOM).lstrip(b" \t\r\n")
+    if not text or _BOM.startswith(start):
+        return None
+    return text[:1] in (b"{", b"[")
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True

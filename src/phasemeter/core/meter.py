@@ -1,0 +1,340 @@
+"""The state machine of one streamed response: fed with (time, bytes), it ends in a Timeline.
+
+It opens no socket and reads no clock. `on_read` is the hot path: one append. Everything else waits
+until `digest`, which the owner calls when it has time, or until `finish`.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from types import MappingProxyType
+
+from phasemeter.core.coding import Decode, UnsupportedCodingError, decoder_for
+from phasemeter.core.decoding import DecodedEvent, Dialect, TokenPart
+from phasemeter.core.errors import classify_error_object
+from phasemeter.core.framing import (
+    Frame,
+    Framer,
+    JsonBodyFramer,
+    JsonLinesFramer,
+    SseFramer,
+    looks_like_json,
+)
+from phasemeter.core.timeline import (
+    Leg,
+    Outcome,
+    StampSource,
+    Timeline,
+    TokenEvent,
+    TokenKind,
+    Usage,
+)
+
+_MAX_ERROR_BODY_BYTES = 65_536
+
+
+class StreamEnd(Enum):
+    """How the byte stream ended, as its owner saw it."""
+
+    EOF = "eof"
+    """The body is complete."""
+    LOST = "lost"
+    """The connection was lost, before or after the headers."""
+    TIMED_OUT = "timed_out"
+    CLOSED = "closed"
+    """The caller stopped: close, break, cancel."""
+    ABANDONED = "abandoned"
+    """The caller dropped the stream without closing it."""
+
+
+class StreamMeter:
+    """Times one response.
+
+    Not thread-safe: one response has one owner. All times are ns on one monotonic clock.
+
+    Attributes:
+        connected_ns: Set by the owner when a new connection became usable.
+        sent_ns: Set by the owner when the request's last byte went to the kernel.
+        stamp_source: Where the times of the reads come from.
+        clock_stepped: Set by the owner when kernel stamps cannot be trusted.
+        consumer_waits_ns: Filled by owners that hand chunks to an application.
+        legs: Filled by owners whose request needed several HTTP exchanges.
+        tags: Low-cardinality labels.
+    """
+
+    def __init__(
+        self,
+        dialect: Dialect,
+        *,
+        request_id: str,
+        model: str | None,
+        started_ns: int,
+        stamp_source: StampSource,
+        intended_ns: int | None = None,
+        tags: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.connected_ns: int | None = None
+        self.sent_ns: int | None = None
+        self.stamp_source: StampSource = stamp_source
+        self.clock_stepped = False
+        self.consumer_waits_ns: list[int] = []
+        self.legs: list[Leg] = []
+        self.tags = tags
+        self._dialect = dialect
+        self._decoder = dialect.decoder()
+        self._request_id = request_id
+        self._model = model
+        self._started_ns = started_ns
+        self._intended_ns = intended_ns
+        self._headers_ns: int | None = None
+        self._status: int | None = None
+        self._undo_coding: Decode | None = None
+        self._framer: Framer | None = None
+        self._head = b""
+        self._pending: list[tuple[int, bytes]] = []
+        self._read = -1
+        self._read_ns: int | None = None
+        self._broken = False
+        self._understood = _Understood()
+
+    def on_headers(self, t_ns: int, status: int, headers: Mapping[str, str]) -> None:
+        """Take the response's status and headers (lower-case names), complete at `t_ns`."""
+        self._headers_ns = t_ns
+        self._status = status
+        try:
+            self._undo_coding = decoder_for(headers.get("content-encoding", ""))
+        except UnsupportedCodingError:
+            self._broken = True
+            self._understood.error_type = "unsupported_content_encoding"
+
+    def on_read(self, t_ns: int, data: bytes) -> None:
+        """Take body bytes, still content-coded, that arrived at `t_ns`. Hot path.
+
+        Bytes with the time of the previous call belong to the same read: an HTTP library may hand
+        over one read in pieces, and the kernel gives one segment's stamp to each part of it.
+        """
+        self._pending.append((t_ns, data))
+
+    def digest(self) -> None:
+        """Decode the reads taken so far, about 5 us an event. May be called at any time, or never."""
+        pending, self._pending = self._pending, []
+        for t_ns, data in pending:
+            if t_ns != self._read_ns:
+                self._read += 1
+                self._read_ns = t_ns
+            for frame in self._frames(data):
+                self._understand(frame)
+
+    def finish(self, t_ns: int, end: StreamEnd, error_type: str | None = None) -> Timeline:
+        """End the response and return what was measured. To be called exactly once.
+
+        Args:
+            t_ns: End of the stream, or the time of the error.
+            end: How the byte stream ended.
+            error_type: Low-cardinality class of what ended it, where the owner knows one; used
+                only when the response itself told no error and had not finished.
+        """
+        self.digest()
+        if end is StreamEnd.EOF and not self._broken:
+            self._finish_framing()
+        outcome, error_type = self._judge(end, error_type)
+        seen = self._understood
+        return Timeline(
+            request_id=self._request_id,
+            dialect=self._dialect.name,
+            operation=self._dialect.operation,
+            model=self._model,
+            response_model=seen.model,
+            stamp_source=self.stamp_source,
+            intended_ns=self._intended_ns,
+            started_ns=self._started_ns,
+            connected_ns=self.connected_ns,
+            sent_ns=self.sent_ns,
+            headers_ns=self._headers_ns,
+            first_event_ns=seen.first_event_ns,
+            ended_ns=t_ns,
+            events=seen.token_events(),
+            usage=seen.usage,
+            outcome=outcome,
+            error_type=error_type,
+            finish_reason=seen.finish_reason,
+            http_status=self._status,
+            choices=len(seen.choices),
+            streamed=not isinstance(self._framer, JsonBodyFramer),
+            clock_stepped=self.clock_stepped,
+            consumer_waits_ns=tuple(self.consumer_waits_ns),
+            legs=tuple(self.legs),
+            tags=self.tags,
+            server=seen.server,
+        )
+
+    @property
+    def _is_http_error(self) -> bool:
+        return self._status is not None and self._status >= 400
+
+    def _frames(self, data: bytes) -> list[Frame]:
+        if self._broken:
+            return []
+        if self._undo_coding is not None:
+            try:
+                data = self._undo_coding(data)
+            except (zlib.error, ValueError):
+                self._broken = True
+                return []
+        if self._is_http_error:
+            self._head += data[: _MAX_ERROR_BODY_BYTES - len(self._head)]
+            return []
+        if self._framer is None:
+            self._head += data
+            is_json = looks_like_json(self._head)
+            if is_json is None:
+                return []
+            self._framer = self._framer_for(is_json=is_json)
+            data, self._head = self._head, b""
+        return self._framer.feed(data)
+
+    def _framer_for(self, *, is_json: bool) -> Framer:
+        if not is_json:
+            return SseFramer()
+        return JsonLinesFramer() if self._dialect.json_lines else JsonBodyFramer()
+
+    def _finish_framing(self) -> None:
+        if self._framer is None:
+            return
+        for frame in self._framer.finish():
+            self._understand(frame)
+
+    def _understand(self, frame: Frame) -> None:
+        seen = self._understood
+        if seen.done or self._read_ns is None:
+            return
+        if seen.first_event_ns is None:
+            seen.first_event_ns = self._read_ns
+        seen.take(self._decoder.decode(frame), self._read_ns, self._read)
+
+    def _judge(self, end: StreamEnd, error_type: str | None) -> tuple[Outcome, str | None]:
+        seen = self._understood
+        if self._is_http_error:
+            return Outcome.ERROR, self._http_error_class()
+        if seen.error_type is not None:
+            return Outcome.ERROR, seen.error_type
+        if seen.finish_reason is not None or seen.terminal:
+            return (Outcome.OK if seen.tokens else Outcome.EMPTY), None
+        if end is StreamEnd.CLOSED:
+            return Outcome.CANCELLED, error_type
+        if end is StreamEnd.ABANDONED:
+            return Outcome.ABANDONED, error_type
+        if end is StreamEnd.TIMED_OUT:
+            return Outcome.ERROR, error_type or "timeout"
+        if self._headers_ns is None:
+            return Outcome.ERROR, error_type or "no_response"
+        return Outcome.TRUNCATED, error_type
+
+    def _http_error_class(self) -> str:
+        error: object = None
+        try:
+            body = json.loads(self._head.decode("utf-8", errors="replace"))
+        except ValueError:
+            body = None
+        if isinstance(body, dict):
+            error = body.get("error", body)
+        return classify_error_object(error, self._status)
+
+
+class _Understood:
+    """What the events of a response have said so far."""
+
+    def __init__(self) -> None:
+        self.first_event_ns: int | None = None
+        self.tokens: list[_Token] = []
+        self.choices: set[int] = set()
+        self.usage = Usage()
+        self.finish_reason: str | None = None
+        self.terminal = False
+        self.done = False
+        self.error_type: str | None = None
+        self.model: str | None = None
+        self.server: dict[str, float] = {}
+
+    def take(self, event: DecodedEvent, t_ns: int, read: int) -> None:
+        for part in event.parts:
+            alone = len(event.parts) == 1 or not _shares_choice(event.parts, part)
+            self.tokens.append(
+                _Token(
+                    t_ns,
+                    part.kind,
+                    part.tokens if alone else None,
+                    read,
+                    event.running_output_tokens,
+                    len(event.parts),
+                )
+            )
+        self.choices.update(event.choices)
+        if event.usage is not None:
+            self.usage = _merged(self.usage, event.usage)
+        if event.finish_reason:
+            self.finish_reason = event.finish_reason
+        self.terminal = self.terminal or event.terminal
+        self.done = self.done or event.done
+        self.error_type = self.error_type or event.error_type
+        self.model = self.model or event.model
+        if event.server:
+            self.server.update(event.server)
+
+    def token_events(self) -> tuple[TokenEvent, ...]:
+        """Token events with their counts; running totals are used for single-choice streams."""
+        running: int | None = 0 if len(self.choices) <= 1 else None
+        events = []
+        for token in self.tokens:
+            tokens = token.told
+            if running is not None:
+                if token.running is None:
+                    running = None
+                else:
+                    increase = token.running - running
+                    running = token.running
+                    if tokens is None and increase > 0 and token.parts == 1:
+                        tokens = increase
+            events.append(TokenEvent(token.t_ns, token.kind, tokens, token.read))
+        return tuple(events)
+
+
+class _Token:
+    __slots__ = ("kind", "parts", "read", "running", "t_ns", "told")
+
+    def __init__(
+        self,
+        t_ns: int,
+        kind: TokenKind,
+        told: int | None,
+        read: int,
+        running: int | None,
+        parts: int,
+    ) -> None:
+        self.t_ns = t_ns
+        self.kind = kind
+        self.told = told
+        self.read = read
+        self.running = running
+        self.parts = parts
+
+
+def _shares_choice(parts: Sequence[TokenPart], part: TokenPart) -> bool:
+    return sum(other.choice == part.choice for other in parts) > 1
+
+
+def _merged(earlier: Usage, later: Usage) -> Usage:
+    """The last value seen wins; a later None erases nothing; counts are never added."""
+
+    def last(a: int | None, b: int | None) -> int | None:
+        return a if b is None else b
+
+    return Usage(
+        input_tokens=last(earlier.input_tokens, later.input_tokens),
+        cached_input_tokens=last(earlier.cached_input_tokens, later.cached_input_tokens),
+        output_tokens=last(earlier.output_tokens, later.output_tokens),
+        reasoning_tokens=last(earlier.reasoning_tokens, later.reasoning_tokens),
+    )

@@ -1,0 +1,176 @@
+"""Timelines as lines of JSON: the record format that runs, sinks and reports share.
+
+A record file starts with a header line that carries the schema version and the wall-clock anchor.
+After it, an `issued` line stands for each request that was started and a record line for each one that
+ended, so that a file cut off at any point still tells which requests were in flight. Event times are
+deltas; kinds and token counts are run-length coded. No text of prompt or answer is in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby, pairwise
+
+from phasemeter.core.clock import WallAnchor
+from phasemeter.core.timeline import Leg, Outcome, Timeline, TokenEvent, Usage
+
+SCHEMA_VERSION = 1
+
+_INSTANTS = ("intended_ns", "connected_ns", "sent_ns", "headers_ns", "first_event_ns")
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A request that was started.
+
+    Attributes:
+        request_id: The request's identifier; its record carries the same.
+        started_ns: Just before it was issued.
+        tags: Its labels.
+    """
+
+    request_id: str
+    started_ns: int
+    tags: Mapping[str, str]
+
+
+def header_line(anchor: WallAnchor, about: Mapping[str, str | int]) -> str:
+    """Return the first line of a record file (without line feed)."""
+    return _line({"phasemeter_records": SCHEMA_VERSION, "anchor": asdict(anchor), **about})
+
+
+def issued_line(issued: Issued) -> str:
+    """Return the line that says a request was started."""
+    return _line(
+        {"issued": issued.request_id, "started_ns": issued.started_ns, "tags": dict(issued.tags)}
+    )
+
+
+def record_line(timeline: Timeline) -> str:
+    """Return the line of a response that ended."""
+    document: dict[str, object] = {
+        "id": timeline.request_id,
+        "dialect": timeline.dialect,
+        "operation": timeline.operation,
+        "model": timeline.model,
+        "response_model": timeline.response_model,
+        "stamp_source": timeline.stamp_source,
+        "outcome": timeline.outcome.value,
+        "error_type": timeline.error_type,
+        "finish_reason": timeline.finish_reason,
+        "http_status": timeline.http_status,
+        "started_ns": timeline.started_ns,
+        "ended_ns": timeline.ended_ns,
+        "choices": timeline.choices,
+        "usage": asdict(timeline.usage),
+        "tags": dict(timeline.tags),
+    }
+    document |= {name: getattr(timeline, name) for name in _INSTANTS}
+    if timeline.events:
+        document["events"] = _pack_events(timeline.events)
+    if not timeline.streamed:
+        document["streamed"] = False
+    if timeline.clock_stepped:
+        document["clock_stepped"] = True
+    if timeline.consumer_waits_ns:
+        document["consumer_waits_ns"] = list(timeline.consumer_waits_ns)
+    if timeline.legs:
+        document["legs"] = [asdict(leg) for leg in timeline.legs]
+    if timeline.server:
+        document["server"] = dict(timeline.server)
+    return _line({name: value for name, value in document.items() if value is not None})
+
+
+def parse_record(document: Mapping[str, object]) -> Timeline:
+    """Return the timeline of a decoded record line.
+
+    Raises:
+        KeyError, TypeError, ValueError: If the line is not a record of this schema.
+    """
+    fields: dict[str, object] = {name: document.get(name) for name in _INSTANTS}
+    return Timeline(
+        request_id=_text(document["id"]),
+        dialect=_text(document["dialect"]),
+        operation=_text(document["operation"]),
+        model=document.get("model"),  # type: ignore[arg-type]
+        response_model=document.get("response_model"),  # type: ignore[arg-type]
+        stamp_source=document["stamp_source"],  # type: ignore[arg-type]
+        outcome=Outcome(_text(document["outcome"])),
+        error_type=document.get("error_type"),  # type: ignore[arg-type]
+        finish_reason=document.get("finish_reason"),  # type: ignore[arg-type]
+        http_status=document.get("http_status"),  # type: ignore[arg-type]
+        started_ns=document["started_ns"],  # type: ignore[arg-type]
+        ended_ns=document["ended_ns"],  # type: ignore[arg-type]
+        choices=document.get("choices", 0),  # type: ignore[arg-type]
+        usage=Usage(**document.get("usage", {})),  # type: ignore[arg-type]
+        tags=document.get("tags", {}),  # type: ignore[arg-type]
+        events=_unpack_events(document.get("events")),  # type: ignore[arg-type]
+        streamed=document.get("streamed", True),  # type: ignore[arg-type]
+        clock_stepped=document.get("clock_stepped", False),  # type: ignore[arg-type]
+        consumer_waits_ns=tuple(document.get("consumer_waits_ns", ())),  # type: ignore[arg-type]
+        legs=tuple(Leg(**leg) for leg in document.get("legs", ())),  # type: ignore[attr-defined]
+        server=document.get("server", {}),  # type: ignore[arg-type]
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def parse_issued(document: Mapping[str, object]) -> Issued:
+    """Return what a decoded `issued` line says."""
+    return Issued(
+        request_id=_text(document["issued"]),
+        started_ns=document["started_ns"],  # type: ignore[arg-type]
+        tags=document.get("tags", {}),  # type: ignore[arg-type]
+    )
+
+
+def _pack_events(events: Sequence[TokenEvent]) -> dict[str, object]:
+    pairs = list(pairwise(events))
+    packed: dict[str, object] = {
+        "first_ns": events[0].t_ns,
+        "deltas_ns": [later.t_ns - earlier.t_ns for earlier, later in pairs],
+        "kinds": _runs([event.kind for event in events]),
+        "tokens": _runs([event.tokens for event in events]),
+    }
+    coalesced = [i for i, (a, b) in enumerate(pairs, start=1) if a.read == b.read]
+    if coalesced:
+        packed["coalesced"] = coalesced
+    return packed
+
+
+def _unpack_events(packed: Mapping[str, list[int]] | None) -> tuple[TokenEvent, ...]:
+    if packed is None:
+        return ()
+    coalesced = set(packed.get("coalesced", ()))
+    kinds = _expand(packed["kinds"])  # type: ignore[arg-type]
+    tokens = _expand(packed["tokens"])  # type: ignore[arg-type]
+    t_ns: int = packed["first_ns"]  # type: ignore[assignment]
+    read = 0
+    events = []
+    for index, delta_ns in enumerate((0, *packed["deltas_ns"])):
+        t_ns += delta_ns
+        read += index > 0 and index not in coalesced
+        events.append(TokenEvent(t_ns, next(kinds), next(tokens), read))  # type: ignore[arg-type]
+    return tuple(events)
+
+
+def _runs(values: Sequence[object]) -> list[list[object]]:
+    return [[value, len(list(group))] for value, group in groupby(values)]
+
+
+def _expand(runs: Sequence[tuple[object, int]]) -> Iterator[object]:
+    for value, count in runs:
+        for _ in range(count):
+            yield value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        msg = f"expected text, got {type(value).__name__}"
+        raise TypeError(msg)
+    return value
+
+
+def _line(document: Mapping[str, object]) -> str:
+    return json.dumps(document, separators=(",", ":"))

@@ -1,0 +1,185 @@
+"""OpenAI chat completions, as spoken by OpenAI, Azure, vLLM, SGLang, llama.cpp and many gateways."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Protocol
+
+from phasemeter.core.decoding import DecodedEvent, Decoder, TokenPart
+from phasemeter.core.framing import Frame
+from phasemeter.core.timeline import TokenKind
+from phasemeter.dialects.openai_usage import (
+    find_usage,
+    read_error,
+    read_server_timings,
+    read_usage,
+)
+
+
+class ReadChoice(Protocol):
+    """Finds the kinds of generated text in one choice of a document."""
+
+    def __call__(self, choice: Mapping[str, object], *, whole: bool) -> list[TokenKind]: ...  # noqa: D102
+
+
+class OpenAIChat:
+    """`POST .../chat/completions` with `stream: true`."""
+
+    name = "openai.chat"
+    operation = "chat"
+    path_suffixes = ("/chat/completions",)
+    json_lines = False
+
+    def decoder(self) -> Decoder:
+        """Return a decoder; this dialect has nothing to remember between events."""
+        return _ChatDecoder()
+
+
+class _ChatDecoder:
+    def decode(self, frame: Frame) -> DecodedEvent:
+        return decode_choices(frame, read_choice)
+
+
+def decode_choices(frame: Frame, read_choice: ReadChoice) -> DecodedEvent:
+    """Decode a chunk with a `choices` list; `read_choice` finds the text in one choice."""
+    if frame.data == "[DONE]":
+        return DecodedEvent(terminal=True, done=True)
+    try:
+        document = json.loads(frame.data)
+    except ValueError:
+        return DecodedEvent(error_type="unknown" if frame.is_error else None)
+    if not isinstance(document, dict):
+        return DecodedEvent()
+    if frame.is_error:
+        document = {"error": document.get("error", document)}
+    event = DecodedEvent(error_type=read_error(document))
+    whole = not str(document.get("object", "")).endswith(".chunk")
+    choices = document.get("choices")
+    parts: list[TokenPart] = []
+    indexes: list[int] = []
+    for choice in choices if isinstance(choices, list) else ():
+        if not isinstance(choice, dict):
+            continue
+        index = choice.get("index")
+        index = index if isinstance(index, int) else 0
+        indexes.append(index)
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str) and reason:
+            event.finish_reason = reason
+        parts += (
+            TokenPart(kind, index, count_tokens(choice))
+            for kind in read_choice(choice, whole=whole)
+        )
+    event.parts = parts
+    event.choices = indexes
+    _read_counts(document, event)
+    model = document.get("model")
+    event.model = model if isinstance(model, str) else None
+    return event
+
+
+def count_tokens(choice: Mapping[str, object]) -> int | None:
+    """Return how many tokens a choice's event holds, by token ids or log probabilities."""
+    ids = choice.get("token_ids")
+    if isinstance(ids, list) and ids:
+        return len(ids)
+    logprobs = choice.get("logprobs")
+    if isinstance(logprobs, dict):
+        lists = (logprobs.get(name) for name in ("content", "refusal", "tokens"))
+        entries = sum(len(one) for one in lists if isinstance(one, list))
+        return entries or None
+    return None
+
+
+def read_choice(choice: Mapping[str, object], *, whole: bool) -> list[TokenKind]:
+    """Return the kinds of generated text in a choice, in the order in which they are counted.
+
+    Args:
+        choice: One element of `choices`.
+        whole: The document is a finished completion, so its text is in `message`, not in a delta.
+            In a chunk a `message` repeats what the deltas brought and is not generated text.
+    """
+    delta = choice.get("message") if whole and "delta" not in choice else choice.get("delta")
+    if not isinstance(delta, dict):
+        return []
+    kinds: list[TokenKind] = []
+    content = delta.get("content")
+    if _has_reasoning(delta):
+        kinds.append("reasoning")
+    if isinstance(content, str):
+        if content:
+            kinds.append("content")
+    elif isinstance(content, list):
+        kinds = _kinds_of_content_parts(content, kinds)
+    if delta.get("refusal") and isinstance(delta["refusal"], str):
+        kinds.append("refusal")
+    if _has_tool_call(delta):
+        kinds.append("tool_call")
+    if _has_audio(delta.get("audio")):
+        kinds.append("audio")
+    return kinds
+
+
+def _has_reasoning(delta: Mapping[str, object]) -> bool:
+    # Gateways mirror the same text in several fields, so any of them counts once.
+    return any(
+        _has_text(delta[name])
+        for name in ("reasoning_content", "reasoning", "reasoning_details", "thinking")
+        if delta.get(name)
+    )
+
+
+def _has_text(value: object) -> bool:
+    """True when a reasoning value holds text: a string, or an object or list with a text inside."""
+    if isinstance(value, str):
+        return bool(value)
+    if isinstance(value, dict):
+        return any(
+            _has_text(value.get(name)) for name in ("text", "thinking", "summary", "content")
+        )
+    if isinstance(value, list):
+        return any(_has_text(item) for item in value)
+    return False
+
+
+def _kinds_of_content_parts(parts: list[object], kinds: list[TokenKind]) -> list[TokenKind]:
+    thinking = "reasoning" in kinds
+    answer = False
+    for part in parts:
+        if isinstance(part, str):
+            answer = answer or bool(part)
+        elif isinstance(part, dict) and part.get("type") in ("thinking", "reasoning"):
+            thinking = thinking or _has_text(part)
+        elif isinstance(part, dict):
+            answer = answer or _has_text(part.get("text"))
+    found: list[TokenKind] = ["reasoning"] if thinking else []
+    return [*found, "content"] if answer else found
+
+
+def _has_tool_call(delta: Mapping[str, object]) -> bool:
+    calls = delta.get("tool_calls")
+    functions = (
+        [call.get("function") for call in calls if isinstance(call, dict)]
+        if (isinstance(calls, list))
+        else []
+    )
+    functions.append(delta.get("function_call"))
+    return any(
+        isinstance(function, dict) and bool(function.get("name") or function.get("arguments"))
+        for function in functions
+    )
+
+
+def _has_audio(audio: object) -> bool:
+    return isinstance(audio, dict) and bool(audio.get("transcript") or audio.get("data"))
+
+
+def _read_counts(document: Mapping[str, object], event: DecodedEvent) -> None:
+    usage = find_usage(document)
+    if usage is not None:
+        event.usage = read_usage(usage)
+        running = usage.get("completion_tokens")
+        event.running_output_tokens = running if isinstance(running, int) else None
+    if "metrics" in document:
+        event.server = read_server_timings(document)

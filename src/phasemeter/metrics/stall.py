@@ -1,0 +1,33 @@
+"""Stall: a gap longer than five times the stream's own median gap, in ns, over gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import median_low
+
+from phasemeter.core.timeline import Timeline
+from phasemeter.metrics.metric import Metric
+
+STALL_FACTOR = 5.0
+
+
+def stalls_ns(timeline: Timeline, factor: float = STALL_FACTOR) -> list[int]:
+    """Return the gaps in ns that exceed `factor` times the stream's median gap, in order."""
+    gaps_ns = [gap_ns for gap_ns, _ in timeline.gaps()]
+    if not gaps_ns:
+        return []
+    limit_ns = factor * median_low(gaps_ns)
+    return [gap_ns for gap_ns in gaps_ns if gap_ns > limit_ns]
+
+
+def _samples(timeline: Timeline) -> Iterable[int]:
+    return stalls_ns(timeline) if timeline.streamed else ()
+
+
+STALL = Metric(
+    name="stall",
+    title="stall",
+    formula="gaps > 5 x the stream's median gap",
+    population="gaps",
+    samples=_samples,
+)

@@ -1,0 +1,48 @@
+"""Time per output token: (last_token - first_token) / (output_tokens - tokens in the first event).
+
+In ns, over requests. One average a request: a stall disappears in it, so it is never a substitute for
+`gap`. Undefined where a count is unknown or the divisor is below 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phasemeter.core.timeline import Timeline
+from phasemeter.metrics.metric import Metric
+
+
+def tokens_after_first_event(timeline: Timeline) -> int | None:
+    """Return how many tokens came after the first token event, or None where that is unknown.
+
+    Where the first event does not tell its tokens, it is taken for one token only if every output
+    token had an event of its own (output_tokens = number of token events, plus at most one end token
+    without text).
+    """
+    output_tokens = timeline.usage.output_tokens
+    if output_tokens is None or not timeline.events:
+        return None
+    first = timeline.events[0].tokens
+    if first is None:
+        textless = output_tokens - len(timeline.events)
+        if textless not in (0, 1):
+            return None
+        first = 1
+    return output_tokens - first
+
+
+def _samples(timeline: Timeline) -> Iterable[int]:
+    tokens = tokens_after_first_event(timeline)
+    if not timeline.streamed or tokens is None or tokens < 1:
+        return ()
+    decode_ns = timeline.events[-1].t_ns - timeline.events[0].t_ns
+    return (round(decode_ns / tokens),)
+
+
+TPOT = Metric(
+    name="tpot",
+    title="time per output token",
+    formula="(last_token - first_token) / (output_tokens - tokens in the first event)",
+    population="requests",
+    samples=_samples,
+)
