@@ -1,0 +1,1 @@
+"""Load generation: plan first, drive from non-blocking sockets, append records as they finish."""

@@ -1,0 +1,209 @@
+"""A non-blocking TCP connection, plain or TLS, that tells when its bytes arrived.
+
+Where the system has them, arrival times are the kernel's receive stamps (`SO_TIMESTAMPNS` through
+`recvmsg`): they do not depend on when this process got to run. Elsewhere the clock is read as the
+socket read returns. TLS runs over memory buffers, since the ssl module's own sockets drop the stamps.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import sys
+from dataclasses import dataclass
+
+from phasemeter.core.clock import NS_PER_MS, now_ns, realtime_offset_ns
+from phasemeter.core.timeline import StampSource
+
+_READ_BYTES = 65_536
+_TIMESPEC = struct.Struct("@qq")
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size) if hasattr(socket, "CMSG_SPACE") else 0
+# Linux's number on all architectures but parisc and sparc; the socket module does not name it.
+_SO_TIMESTAMPNS = 35
+_STEP_LIMIT_NS = NS_PER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A resolved address.
+
+    Attributes:
+        family: Address family.
+        sockaddr: What `connect` takes.
+        server_name: Host name for TLS, or None for plain TCP.
+    """
+
+    family: socket.AddressFamily
+    sockaddr: tuple[str, int] | tuple[str, int, int, int]
+    server_name: str | None
+
+
+def resolve(host: str, port: int, *, tls: bool) -> Address:
+    """Resolve a host name, once for a run.
+
+    Raises:
+        OSError: If the name cannot be resolved.
+    """
+    family, _, _, _, sockaddr = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    return Address(family, sockaddr, host if tls else None)  # type: ignore[arg-type]
+
+
+class Connection:
+    """One connection. Errors of the socket come out of its methods as OSError.
+
+    Attributes:
+        stamp_source: `kernel` where receive stamps are on, else `recv`.
+        connected_ns: When it became usable (TLS included); None until then.
+        used: It has carried a response already.
+        clock_stepped: The wall clock moved against the monotonic one since `begin`, so kernel
+            stamps of this exchange are not to be trusted.
+    """
+
+    def __init__(self, address: Address, tls: ssl.SSLContext | None) -> None:
+        self.connected_ns: int | None = None
+        self.used = False
+        self.clock_stepped = False
+        self.stamp_source: StampSource = "recv"
+        self._offset_ns = realtime_offset_ns()
+        self._begun_ns = 0
+        self._tcp_connected = False
+        self._out = bytearray()
+        self._socket = socket.socket(address.family, socket.SOCK_STREAM)
+        self._socket.settimeout(0)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if sys.platform == "linux":
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            self.stamp_source = "kernel"
+        self._tls: ssl.SSLObject | None = None
+        if tls is not None:
+            self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            self._tls = tls.wrap_bio(
+                self._incoming, self._outgoing, server_hostname=address.server_name
+            )
+        try:
+            self._socket.connect(address.sockaddr)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._socket.close()
+            raise
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor."""
+        return self._socket.fileno()
+
+    @property
+    def wants_write(self) -> bool:
+        """True while it waits to connect or has bytes that the kernel did not take yet."""
+        return not self._tcp_connected or bool(self._out)
+
+    def begin(self) -> None:
+        """Start an exchange: take the clock offset that its kernel stamps are read with."""
+        self._offset_ns = realtime_offset_ns()
+        self._begun_ns = now_ns()
+        self.clock_stepped = False
+
+    def end(self) -> None:
+        """End an exchange: see whether the wall clock was stepped during it."""
+        self.used = True
+        if self.stamp_source == "kernel":
+            moved_ns = abs(realtime_offset_ns() - self._offset_ns)
+            self.clock_stepped = self.clock_stepped or moved_ns > _STEP_LIMIT_NS
+
+    def write(self, data: bytes) -> None:
+        """Take bytes to send, once connected; `flush` hands them to the kernel."""
+        if self._tls is None:
+            self._out += data
+        else:
+            self._tls.write(data)
+            self._out += self._outgoing.read()
+
+    def on_writable(self) -> None:
+        """Go on connecting, or sending."""
+        if not self._tcp_connected:
+            error = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if error:
+                raise OSError(error, "connect failed")
+            self._tcp_connected = True
+            if self._tls is None:
+                self.connected_ns = now_ns()
+            else:
+                self._shake_hands()
+        self.flush()
+
+    def flush(self) -> bool:
+        """Hand waiting bytes to the kernel; True when it has taken all."""
+        while self._out:
+            try:
+                sent = self._socket.send(self._out)
+            except BlockingIOError:
+                return False
+            del self._out[:sent]
+        return True
+
+    def receive(self) -> tuple[int, bytes] | None:
+        """Read once.
+
+        Returns:
+            (arrival in ns, bytes); empty bytes mean the peer has closed. None when nothing usable
+            came (nothing there, or only TLS records without data).
+        """
+        try:
+            if self.stamp_source == "kernel":
+                data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
+                t_ns = self._kernel_ns(ancillary)
+            else:
+                data = self._socket.recv(_READ_BYTES)
+                t_ns = now_ns()
+        except BlockingIOError:
+            return None
+        if self._tls is None or not data:
+            return t_ns, data
+        self._incoming.write(data)
+        if self.connected_ns is None:
+            self._shake_hands()
+            self.flush()
+            if self.connected_ns is None:
+                return None
+        return self._decrypt(t_ns)
+
+    def close(self) -> None:
+        """Close the socket; never raises."""
+        self._socket.close()
+
+    def _kernel_ns(self, ancillary: list[tuple[int, int, bytes]]) -> int:
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
+                seconds, nanoseconds = _TIMESPEC.unpack_from(data)
+                t_ns: int = seconds * 1_000_000_000 + nanoseconds - self._offset_ns
+                if not self._begun_ns - _STEP_LIMIT_NS <= t_ns <= now_ns() + _STEP_LIMIT_NS:
+                    self.clock_stepped = True
+                    return now_ns()
+                return t_ns
+        return now_ns()  # the end of the stream carries no stamp
+
+    def _shake_hands(self) -> None:
+        assert self._tls is not None
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            pass
+        else:
+            self.connected_ns = now_ns()
+        self._out += self._outgoing.read()
+
+    def _decrypt(self, t_ns: int) -> tuple[int, bytes] | None:
+        assert self._tls is not None
+        parts: list[bytes] = []
+        while True:
+            try:
+                part = self._tls.read(_READ_BYTES)
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLZeroReturnError:
+                part = b""
+            if not part:
+                return t_ns, b"".join(parts)
+            parts.append(part)
+        return (t_ns, b"".join(parts)) if parts else None

@@ -1,0 +1,188 @@
+"""One request in flight: its meter, and the one or two exchanges that it takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from phasemeter.core.clock import now_ns
+from phasemeter.core.decoding import Dialect
+from phasemeter.core.meter import StreamEnd, StreamMeter
+from phasemeter.core.timeline import Leg, Timeline
+from phasemeter.load.exchange import Exchange, ExchangeOwner
+from phasemeter.load.handoff import decode_body
+from phasemeter.load.prepare import Prepared
+from phasemeter.load.target import Endpoint
+
+
+class OpenExchange(Protocol):
+    """Starts an exchange of a flight and sets the flight's `exchange`."""
+
+    def __call__(  # noqa: D102
+        self,
+        flight: Flight,
+        endpoint: Endpoint,
+        request: Mapping[str, object] | bytes,
+        owner: ExchangeOwner,
+    ) -> None: ...
+
+
+class Flight:
+    """Runs a prepared request to its end; then `digest` makes a Timeline of it.
+
+    Attributes:
+        prepared: The request.
+        intended_ns: When the plan wanted it sent.
+        started_ns: Just before it was issued.
+        exchange: The exchange under way, or None.
+    """
+
+    def __init__(
+        self,
+        prepared: Prepared,
+        *,
+        dialect: Dialect,
+        model: str,
+        intended_ns: int,
+        open_exchange: OpenExchange,
+        landed: Callable[[Flight], None],
+    ) -> None:
+        self.prepared = prepared
+        self.intended_ns = intended_ns
+        self.exchange: Exchange | None = None
+        self._open = open_exchange
+        self._landed = landed
+        self._end: tuple[int, StreamEnd, str | None] | None = None
+        self.started_ns = now_ns()
+        tags = prepared.planned.tags
+        self._meter = StreamMeter(
+            dialect,
+            request_id=prepared.request_id,
+            model=model,
+            started_ns=self.started_ns,
+            intended_ns=intended_ns,
+            stamp_source="recv",
+            tags={**tags, "class": prepared.planned.request_class.name},
+        )
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """Labels of the record."""
+        return self._meter.tags
+
+    def start(self) -> None:
+        """Send the first exchange."""
+        prepared = self.prepared
+        owner: ExchangeOwner = _Stream(self)
+        if prepared.decode is not None:
+            owner = _PrefillLeg(self)
+        self._open(self, prepared.first, prepared.first_bytes, owner)
+
+    def cancel(self, end: StreamEnd) -> None:
+        """Stop the request; its record keeps what was measured so far."""
+        if self.exchange is not None:
+            self.exchange.finish(now_ns(), end, None)
+
+    def digest(self, most_reads: int) -> Timeline | None:
+        """Decode a part of what the landed flight has brought; its timeline when that was the last."""
+        assert self._end is not None
+        return self._meter.finish(*self._end) if self._meter.digest(most_reads) else None
+
+    def _land(self, t_ns: int, end: StreamEnd, error_type: str | None) -> None:
+        meter = self._meter
+        if self.exchange is not None:
+            connection = self.exchange.connection
+            meter.stamp_source = connection.stamp_source
+            meter.clock_stepped = meter.clock_stepped or connection.clock_stepped
+        self.exchange = None
+        self._end = (t_ns, end, error_type)
+        self._landed(self)
+
+
+class _LegTimes:
+    def __init__(self, role: str) -> None:
+        self.role = role
+        self.sent_ns: int | None = None
+        self.headers_ns: int | None = None
+
+    def ended(self, t_ns: int) -> Leg:
+        return Leg(self.role, self.sent_ns, self.headers_ns, t_ns)
+
+
+class _Stream:
+    """The exchange whose answer is the stream."""
+
+    def __init__(self, flight: Flight) -> None:
+        self._flight = flight
+        self._meter = flight._meter
+        self._leg = _LegTimes("decode")
+        self.on_body = self._meter.on_read
+
+    def on_connected(self, t_ns: int) -> None:
+        if self._meter.sent_ns is None:
+            self._meter.connected_ns = t_ns
+
+    def on_sent(self, t_ns: int) -> None:
+        self._leg.sent_ns = t_ns
+        if self._meter.sent_ns is None:
+            self._meter.sent_ns = t_ns
+
+    def on_headers(self, t_ns: int, status: int, headers: Mapping[str, str]) -> None:
+        self._leg.headers_ns = t_ns
+        self._meter.on_headers(t_ns, status, headers)
+
+    def on_end(self, t_ns: int, end: StreamEnd, error_type: str | None) -> None:
+        if self._meter.legs:
+            self._meter.legs.append(self._leg.ended(t_ns))
+        self._flight._land(t_ns, end, error_type)
+
+
+class _PrefillLeg:
+    """The exchange that has the prompt prefilled; its answer says where the KV cache lies."""
+
+    def __init__(self, flight: Flight) -> None:
+        self._flight = flight
+        self._meter = flight._meter
+        self._leg = _LegTimes("prefill")
+        self._status = 0
+        self._headers: Mapping[str, str] = {}
+        self._body = bytearray()
+
+    def on_connected(self, t_ns: int) -> None:
+        self._meter.connected_ns = t_ns
+
+    def on_sent(self, t_ns: int) -> None:
+        self._leg.sent_ns = t_ns
+        self._meter.sent_ns = t_ns
+
+    def on_headers(self, t_ns: int, status: int, headers: Mapping[str, str]) -> None:
+        self._leg.headers_ns = t_ns
+        self._status = status
+        self._headers = dict(headers)
+
+    def on_body(self, t_ns: int, data: bytes) -> None:
+        del t_ns  # the prefill leg has no token of the answer
+        self._body += data
+
+    def on_end(self, t_ns: int, end: StreamEnd, error_type: str | None) -> None:
+        flight = self._flight
+        self._meter.legs.append(self._leg.ended(t_ns))
+        if end is not StreamEnd.EOF or self._status != 200:
+            if self._status:
+                self._meter.on_headers(self._leg.headers_ns or t_ns, self._status, self._headers)
+                self._meter.on_read(t_ns, bytes(self._body))
+            flight._land(t_ns, end, error_type)
+            return
+        decode, body = flight.prepared.decode, self._handed_over()
+        if body is None or decode is None:
+            flight._land(t_ns, StreamEnd.LOST, "no_handoff")
+            return
+        flight._open(flight, decode, body, _Stream(flight))
+
+    def _handed_over(self) -> Mapping[str, object] | None:
+        try:
+            answer = json.loads(self._body)
+        except ValueError:
+            return None
+        return decode_body(self._flight.prepared.body, answer)

@@ -1,0 +1,109 @@
+"""HTTP/1.1 on the wire: requests as bytes, responses through httptools (llhttp)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Protocol
+
+import httptools
+
+from phasemeter.core.errors import PhasemeterError
+
+
+class HttpError(PhasemeterError):
+    """The peer does not speak HTTP/1.1."""
+
+
+class ResponseReceiver(Protocol):
+    """Takes a response as it arrives."""
+
+    def on_headers(self, t_ns: int, status: int, headers: Mapping[str, str]) -> None:
+        """Take status and headers (lower-case names), complete at `t_ns`."""
+        ...
+
+    def on_body(self, t_ns: int, data: bytes) -> None:
+        """Take body bytes, transfer coding undone, that arrived at `t_ns`."""
+        ...
+
+
+def request_bytes(
+    path: str, host: str, body: Mapping[str, object], headers: Mapping[str, str]
+) -> bytes:
+    """Return a POST request with a JSON body."""
+    content = json.dumps(body, separators=(",", ":")).encode()
+    fields = {
+        "Host": host,
+        "Accept": "text/event-stream, application/json",
+        "Accept-Encoding": "identity",
+        "Content-Type": "application/json",
+        "Content-Length": str(len(content)),
+        "User-Agent": "phasemeter",
+        **headers,
+    }
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + content
+
+
+class ResponseReader:
+    """Reads one response out of a connection's bytes.
+
+    Attributes:
+        started: At least one byte has come.
+        complete: The response is whole.
+    """
+
+    def __init__(self, receiver: ResponseReceiver) -> None:
+        self.started = False
+        self.complete = False
+        self._receiver = receiver
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._headers_done = False
+        self._t_ns = 0
+
+    def feed(self, t_ns: int, data: bytes) -> None:
+        """Take the bytes of one read.
+
+        Raises:
+            HttpError: If they are not HTTP/1.1.
+        """
+        self.started = True
+        self._t_ns = t_ns
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as fault:
+            msg = f"not an HTTP/1.1 response: {type(fault).__name__}"
+            raise HttpError(msg) from fault
+
+    def closed_cleanly(self) -> bool:
+        """Tell whether a response is whole now that the peer has closed the connection.
+
+        It is when its length was given by the close itself.
+        """
+        delimited = self._headers.get("transfer-encoding") or "content-length" in self._headers
+        return self.complete or (self._headers_done and not delimited)
+
+    @property
+    def keeps_connection(self) -> bool:
+        """True when the connection can carry another request after this whole response."""
+        return self.complete and bool(self._parser.should_keep_alive())
+
+    # Callbacks of httptools.
+
+    def on_header(self, name: bytes, value: bytes) -> None:  # noqa: D102
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:  # noqa: D102
+        status = self._parser.get_status_code()
+        if status < 200:
+            self._headers.clear()
+            return
+        self._headers_done = True
+        self._receiver.on_headers(self._t_ns, status, self._headers)
+
+    def on_body(self, data: bytes) -> None:  # noqa: D102
+        self._receiver.on_body(self._t_ns, data)
+
+    def on_message_complete(self) -> None:  # noqa: D102
+        self.complete = self._headers_done

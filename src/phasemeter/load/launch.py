@@ -1,0 +1,174 @@
+"""Starts the workers of a run, follows their progress, and always gets them to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import selectors
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from phasemeter.core.clock import NS_PER_MS, NS_PER_S, now_ns
+from phasemeter.core.errors import PhasemeterError
+from phasemeter.load.job import Job, Progress
+from phasemeter.load.plan import Plan
+from phasemeter.load.target import Target
+
+_START_UP_NS = 1_000 * NS_PER_MS
+_STOP_S = 10.0
+# The driver ends by itself at the end of the drain; this much later it is taken for hung.
+_GRACE_S = 15.0
+
+
+class WorkerFailedError(PhasemeterError):
+    """A worker process ended with an error; the message holds the end of what it said."""
+
+
+def run_plan(
+    folder: Path,
+    plan: Plan,
+    target: Target,
+    *,
+    first_writer: int = 0,
+    workers: int = 1,
+    timeout_s: float = 600.0,
+    headers: Mapping[str, str],
+    on_progress: Callable[[float, Progress], None] = lambda elapsed_s, progress: None,
+) -> tuple[int, int]:
+    """Carry out a plan with worker processes.
+
+    Args:
+        folder: The run folder; the workers append their records to it.
+        plan: What to send.
+        target: Where to.
+        first_writer: Number of the first worker's record file.
+        workers: Number of processes.
+        timeout_s: Time limit of one request.
+        headers: Extra request headers.
+        on_progress: Called a few times a second with the time since the plan's origin and totals.
+
+    Returns:
+        Start (the plan's origin) and end of the run, monotonic ns.
+
+    Raises:
+        KeyboardInterrupt: After SIGINT or SIGTERM, when the workers have written what they had.
+        WorkerFailedError: If a worker failed; the others are stopped first.
+    """
+    t0_ns = now_ns() + _START_UP_NS
+    salt = uuid.uuid4().hex[:12]
+    crew = _Crew()
+    previous = signal.signal(signal.SIGTERM, _raise_interrupt)
+    try:
+        for worker in range(workers):
+            job = Job(
+                folder=folder.resolve(),
+                writer=first_writer + worker,
+                worker=worker,
+                workers=workers,
+                plan=plan,
+                target=target,
+                salt=salt,
+                t0_ns=t0_ns,
+                timeout_s=timeout_s,
+                headers=headers,
+            )
+            crew.start(job)
+        deadline_ns = t0_ns + round((plan.duration_s + plan.drain_s + _GRACE_S) * NS_PER_S)
+        crew.follow(deadline_ns, lambda sums: on_progress((now_ns() - t0_ns) / NS_PER_S, sums))
+    finally:
+        with suppress(KeyboardInterrupt):
+            crew.stop()
+        signal.signal(signal.SIGTERM, previous)
+    return t0_ns, now_ns()
+
+
+def _raise_interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+class _Crew:
+    """The worker processes of one run."""
+
+    def __init__(self) -> None:
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._totals: dict[int, Progress] = {}
+        self._rests: dict[int, bytes] = {}
+
+    def start(self, job: Job) -> None:
+        # A session of its own keeps a Ctrl-C at the terminal from reaching the workers past us.
+        process = subprocess.Popen(
+            [sys.executable, "-m", "phasemeter.load.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._processes.append(process)
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):  # it died at once; its exit status tells below
+            process.stdin.write(pickle.dumps(job))
+            process.stdin.close()
+
+    def follow(self, deadline_ns: int, on_progress: Callable[[Progress], None]) -> None:
+        with selectors.DefaultSelector() as selector:
+            for process in self._processes:
+                assert process.stdout is not None
+                os.set_blocking(process.stdout.fileno(), False)
+                selector.register(process.stdout, selectors.EVENT_READ, process)
+            while selector.get_map():
+                for key, _ in selector.select(0.2):
+                    process = key.data
+                    data = process.stdout.read()
+                    if data:
+                        self._take(process.pid, data)
+                    elif data == b"":
+                        selector.unregister(process.stdout)
+                        self._check(process)
+                on_progress(self._sum())
+                if now_ns() > deadline_ns:
+                    msg = "a worker did not end in time and was stopped; its records are kept"
+                    raise WorkerFailedError(msg)
+
+    def stop(self) -> None:
+        """End what still runs: interrupt, wait, kill. Bounded."""
+        running = [process for process in self._processes if process.poll() is None]
+        for process in running:
+            process.send_signal(signal.SIGINT)
+        for process in running:
+            try:
+                process.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for process in self._processes:
+            for pipe in (process.stdin, process.stdout, process.stderr):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
+
+    def _take(self, pid: int, data: bytes) -> None:
+        *lines, rest = (self._rests.get(pid, b"") + data).split(b"\n")
+        self._rests[pid] = rest
+        if lines:
+            self._totals[pid] = Progress(**json.loads(lines[-1]))
+
+    def _check(self, process: subprocess.Popen[bytes]) -> None:
+        status = process.wait(_STOP_S)
+        if status in (0, 130):
+            return
+        assert process.stderr is not None
+        said = process.stderr.read().decode(errors="replace").strip().splitlines()
+        msg = f"a load worker failed (status {status}): {said[-1] if said else 'it said nothing'}"
+        raise WorkerFailedError(msg)
+
+    def _sum(self) -> Progress:
+        total = Progress()
+        for progress in self._totals.values():
+            total = total.plus(progress)
+        return total

@@ -1,0 +1,143 @@
+"""Where requests go: endpoints, topology, and how this server wants its requests written."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from phasemeter.core.errors import UsageError
+from phasemeter.load.prompts import TextLength, token_ids, words
+
+Api = Literal["chat", "completions"]
+Topology = Literal["single", "replicated", "separated"]
+
+_PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An OpenAI-compatible base URL, taken apart.
+
+    Attributes:
+        scheme: `http` or `https`.
+        host: Host name or address.
+        port: TCP port.
+        base_path: Path before `/chat/completions`, for instance `/v1`.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    base_path: str
+
+    @property
+    def base_url(self) -> str:
+        """The base URL."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.base_path}"
+
+    def path(self, api: Api) -> str:
+        """Return the path of an API below the base URL."""
+        return self.base_path + _PATHS[api]
+
+
+def parse_endpoint(url: str, field_name: str = "URL") -> tuple[Endpoint, Api | None]:
+    """Read a base URL (`/v1` is added to a bare host) or the full URL of a completions endpoint.
+
+    Returns:
+        The endpoint, and the API where the URL itself names one.
+
+    Raises:
+        UsageError: If the URL is not of the form http[s]://HOST[:PORT][/PATH].
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as fault:
+        msg = (
+            f"{field_name}: {url!r} is not a URL ({fault}); accepted: http[s]://HOST[:PORT][/PATH]"
+        )
+        raise UsageError(msg) from fault
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        msg = f"{field_name}: {url!r} is not a URL; accepted: http[s]://HOST[:PORT][/PATH]"
+        raise UsageError(msg)
+    path = parts.path.rstrip("/")
+    api: Api | None = None
+    for name in ("chat", "completions"):  # the longer path first
+        if path.endswith(_PATHS[name]):
+            path, api = path.removesuffix(_PATHS[name]), name
+            break
+    port = port or (443 if parts.scheme == "https" else 80)
+    return Endpoint(parts.scheme, parts.hostname, port, path if path or api else "/v1"), api
+
+
+@dataclass(frozen=True, slots=True)
+class RequestStyle:
+    """How this server wants its requests written; found by the preflight.
+
+    Attributes:
+        api: Chat or legacy completions.
+        model: Model to ask for.
+        prompt_ids: Prompts are token ids (completions only), else text.
+        forces_length: The server knows `ignore_eos` and `min_tokens`.
+        counts_tokens: The server tells running counts in each event.
+        text_length: Length of text prompts, where prompts are text.
+    """
+
+    api: Api
+    model: str
+    prompt_ids: bool = False
+    forces_length: bool = True
+    counts_tokens: bool = True
+    text_length: TextLength | None = None
+
+    def body(self, prompt_tokens: int, output_tokens: int, salt: str) -> dict[str, object]:
+        """Return the body of a streamed request with a prompt that follows from the salt."""
+        options: dict[str, object] = {"include_usage": True}
+        if self.counts_tokens:
+            options["continuous_usage_stats"] = True
+        body: dict[str, object] = {
+            "model": self.model,
+            "max_tokens": output_tokens,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": options,
+        }
+        if self.forces_length:
+            body |= {"ignore_eos": True, "min_tokens": output_tokens}
+        if self.prompt_ids:
+            body["prompt"] = token_ids(prompt_tokens, salt)
+            return body
+        length = self.text_length or TextLength(0.0, 1.0)
+        text = words(length.words_for(prompt_tokens), salt)
+        if self.api == "chat":
+            body["messages"] = [{"role": "user", "content": text}]
+        else:
+            body["prompt"] = text
+        return body
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A system under test.
+
+    Attributes:
+        topology: `single`: one endpoint. `replicated`: each request to the next endpoint in turn.
+            `separated`: the prompt to a prefill instance, then the stream from a decode instance,
+            with the hand-off parameters carried by the client.
+        endpoints: The endpoints; those of the prefill instances when separated.
+        style: How requests are written.
+        decode_endpoints: The decode instances when separated, else empty.
+        gpus: Accelerators (or cores) that serve the target, or None where nobody said.
+    """
+
+    topology: Topology
+    endpoints: tuple[Endpoint, ...]
+    style: RequestStyle
+    decode_endpoints: tuple[Endpoint, ...] = ()
+    gpus: int | None = None
+
+    def as_document(self) -> dict[str, object]:
+        """Return the target as JSON-ready values, for the run's manifest."""
+        return asdict(self)

@@ -1,0 +1,125 @@
+"""A worker process: carries out its share of a plan and writes its record file.
+
+Started as `python -m phasemeter.load.worker` with a pickled `Job` on standard input; it prints running
+totals as JSON lines. It stops on SIGINT or SIGTERM, and when its parent is gone: what is in flight is
+cancelled and recorded, the files are flushed.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import pickle
+import resource
+import signal
+import sys
+from array import array
+from dataclasses import asdict
+
+from phasemeter.core.clock import NS_PER_MS, NS_PER_S, now_ns
+from phasemeter.core.record import Issued
+from phasemeter.load.driver import Driver
+from phasemeter.load.flight import Flight
+from phasemeter.load.job import Job, Progress
+from phasemeter.load.record_file import RecordFile
+
+_PROGRESS_EVERY_NS = 200 * NS_PER_MS
+
+
+class Worker:
+    """Runs one job."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._records = RecordFile(job.folder, job.writer)
+        self._parent = os.getppid()
+        self._signalled = False
+        self._orphaned = False
+        self._reported_ns = 0
+        self._driver = Driver(
+            job.plan,
+            job.target,
+            worker=job.worker,
+            workers=job.workers,
+            salt=job.salt,
+            headers=job.headers,
+            timeout_s=job.timeout_s,
+            on_issued=self._on_issued,
+            on_finished=self._records.finished,
+        )
+
+    def run(self) -> bool:
+        """Run to the end of the plan; False when it was stopped before."""
+        signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(signal.SIGTERM, self._on_signal)
+        begun_ns = now_ns()
+        try:
+            done = self._driver.run(self._job.t0_ns, self._should_stop)
+            self._append_self_report(now_ns() - begun_ns, "done" if done else "interrupted")
+        finally:
+            self._records.close()
+        self._report_progress()
+        return done
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        del number, frame
+        self._signalled = True
+
+    def _on_issued(self, flight: Flight) -> None:
+        issued = Issued(flight.prepared.request_id, flight.started_ns, flight.tags)
+        self._records.issued(issued)
+
+    def _should_stop(self) -> bool:
+        t_ns = now_ns()
+        self._records.flush_if_due(t_ns)
+        if t_ns - self._reported_ns >= _PROGRESS_EVERY_NS:
+            self._reported_ns = t_ns
+            self._report_progress()
+        return self._signalled or self._orphaned or os.getppid() != self._parent
+
+    def _report_progress(self) -> None:
+        counts = self._driver.counts
+        progress = Progress(
+            counts.issued, counts.ok, counts.failed, counts.in_flight, counts.token_events
+        )
+        try:
+            print(json.dumps(asdict(progress)), flush=True)  # noqa: T201
+        except OSError:
+            self._orphaned = True
+
+    def _append_self_report(self, wall_ns: int, ended: str) -> None:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        report = {
+            "worker": self._job.writer,
+            "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
+            "wall_s": round(wall_ns / NS_PER_S, 3),
+            "reads": self._driver.counts.reads,
+            "token_events": self._driver.counts.token_events,
+            "loop_lag_ns": _percentiles(self._driver.loop_lag_ns),
+            "send_lag_ns": _percentiles(self._driver.send_lag_ns),
+            "ended": ended,
+        }
+        # One write below the pipe size is atomic with O_APPEND, so workers can share the file.
+        with (self._job.folder / "workers.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(report) + "\n")
+
+
+def _percentiles(samples: array[int]) -> list[int]:
+    """Return [p50, p99, max] by nearest rank, or nothing without samples."""
+    if not samples:
+        return []
+    ordered = sorted(samples)
+    last = len(ordered) - 1
+    return [ordered[last // 2], ordered[round(last * 0.99)], ordered[last]]
+
+
+def main() -> int:
+    """Run the job on standard input."""
+    job = pickle.load(sys.stdin.buffer)  # from our own parent process
+    gc.freeze()  # what was imported is never garbage: collections need not look at it
+    return 0 if Worker(job).run() else 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
