@@ -89,8 +89,10 @@ class Exchange:
             return
         t_ns, data = got
         if not data:
-            clean = self._reader.closed_cleanly()
-            self.finish(t_ns, StreamEnd.EOF if clean else StreamEnd.LOST, "connection_closed")
+            if self._reader.closed_cleanly():
+                self.finish(t_ns, StreamEnd.EOF, None)
+            else:
+                self.finish(t_ns, StreamEnd.LOST, "connection_closed")
             return
         self.reads += 1
         try:

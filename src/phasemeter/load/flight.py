@@ -55,7 +55,7 @@ class Flight:
         self._landed = landed
         self._end: tuple[int, StreamEnd, str | None] | None = None
         self.started_ns = now_ns()
-        tags = prepared.planned.tags
+        tags, wanted = prepared.planned.tags, prepared.planned.request_class
         self._meter = StreamMeter(
             dialect,
             request_id=prepared.request_id,
@@ -63,7 +63,12 @@ class Flight:
             started_ns=self.started_ns,
             intended_ns=intended_ns,
             stamp_source="recv",
-            tags={**tags, "class": prepared.planned.request_class.name},
+            tags={
+                **tags,
+                "class": wanted.name,
+                "prompt_tokens": str(wanted.prompt_tokens),
+                "instance": str(prepared.instance),
+            },
         )
 
     @property

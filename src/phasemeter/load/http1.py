@@ -51,11 +51,13 @@ class ResponseReader:
     Attributes:
         started: At least one byte has come.
         complete: The response is whole.
+        keeps_connection: The connection can carry another request after this whole response.
     """
 
     def __init__(self, receiver: ResponseReceiver) -> None:
         self.started = False
         self.complete = False
+        self.keeps_connection = False
         self._receiver = receiver
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
@@ -84,11 +86,6 @@ class ResponseReader:
         delimited = self._headers.get("transfer-encoding") or "content-length" in self._headers
         return self.complete or (self._headers_done and not delimited)
 
-    @property
-    def keeps_connection(self) -> bool:
-        """True when the connection can carry another request after this whole response."""
-        return self.complete and bool(self._parser.should_keep_alive())
-
     # Callbacks of httptools.
 
     def on_header(self, name: bytes, value: bytes) -> None:  # noqa: D102
@@ -107,3 +104,5 @@ class ResponseReader:
 
     def on_message_complete(self) -> None:  # noqa: D102
         self.complete = self._headers_done
+        # Only now: the parser forgets it once the message is complete.
+        self.keeps_connection = self.complete and bool(self._parser.should_keep_alive())

@@ -22,6 +22,7 @@ class Prepared:
         first: Where the first exchange goes.
         first_bytes: Its bytes.
         decode: Where the decode leg goes, or None for a request of one exchange.
+        instance: Number of the endpoint that the answer streams from, within its topology.
     """
 
     planned: PlannedRequest
@@ -30,6 +31,7 @@ class Prepared:
     first: Endpoint
     first_bytes: bytes
     decode: Endpoint | None
+    instance: int
 
 
 class Preparer:
@@ -58,10 +60,12 @@ class Preparer:
         self._number += self._step
         request_id = f"{self._salt}-{planned.key}"
         body = target.style.body(wanted.prompt_tokens, wanted.output_tokens, request_id)
-        first = target.endpoints[number % len(target.endpoints)]
+        instance = number % len(target.endpoints)
+        first = target.endpoints[instance]
         decode = None
         if target.decode_endpoints:
-            decode = target.decode_endpoints[number % len(target.decode_endpoints)]
+            instance = number % len(target.decode_endpoints)
+            decode = target.decode_endpoints[instance]
         first_body = body if decode is None else prefill_body(body)
         return Prepared(
             planned=planned,
@@ -70,6 +74,7 @@ class Preparer:
             first=first,
             first_bytes=self.to_bytes(first, first_body, request_id),
             decode=decode,
+            instance=instance,
         )
 
     def to_bytes(self, endpoint: Endpoint, body: Mapping[str, object], request_id: str) -> bytes:

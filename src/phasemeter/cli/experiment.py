@@ -1,0 +1,106 @@
+"""Runs the interference experiment with a progress bar and shows what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+
+from phasemeter.cli.options import show_report
+from phasemeter.cli.progress import RunProgress, run_progress
+from phasemeter.experiments.carry_out import carry_out
+from phasemeter.experiments.interference_plan import ArmRun, InterferenceSettings, arm_runs
+from phasemeter.load import run_folder
+from phasemeter.load.job import Progress
+from phasemeter.load.target import Target
+
+
+def run_on_lab(
+    settings: InterferenceSettings,
+    policy: str,
+    output: Path | None,
+    *,
+    timeout_s: float,
+    as_json: bool,
+) -> int:
+    """Start lab engines, run the experiment on them and show the report.
+
+    Args:
+        settings: How the experiment is run.
+        policy: Policy of the mixed engines.
+        output: Run folder, None for a new one.
+        timeout_s: Time limit of one request.
+        as_json: Print JSON instead of tables.
+
+    Returns:
+        The exit status.
+    """
+    from phasemeter.experiments.lab_topologies import lab_topologies
+    from phasemeter.lab.config import POLICIES
+
+    folder = run_folder.create(output, "interference")
+    chosen = next(one for one in POLICIES if one == policy)
+    click.echo("starting four lab engines on two cores ...", err=True)
+    with lab_topologies(policy=chosen, truth_folder=folder) as targets:
+        measure(settings, targets, folder, {}, timeout_s=timeout_s, as_json=as_json)
+    return show_report(folder, as_json=as_json)
+
+
+def run_experiment(
+    settings: InterferenceSettings,
+    targets: Mapping[str, Target],
+    folder: Path,
+    headers: Mapping[str, str],
+    *,
+    timeout_s: float,
+    as_json: bool,
+) -> int:
+    """Run the experiment against targets that answer, show the report, return the exit status."""
+    measure(settings, targets, folder, headers, timeout_s=timeout_s, as_json=as_json)
+    return show_report(folder, as_json=as_json)
+
+
+def measure(
+    settings: InterferenceSettings,
+    targets: Mapping[str, Target],
+    folder: Path,
+    headers: Mapping[str, str],
+    *,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Carry out the experiment's runs under a progress bar.
+
+    Raises:
+        KeyboardInterrupt: When interrupted, after a report on what was measured so far.
+    """
+    runs = arm_runs(settings, list(targets))
+    try:
+        with run_progress(sum(run.plan.duration_s for run in runs)) as bar:
+            carry_out(
+                folder,
+                settings,
+                targets,
+                runs,
+                headers=headers,
+                timeout_s=timeout_s,
+                on_progress=_Follower(bar, runs).show,
+            )
+    except KeyboardInterrupt:
+        show_report(folder, as_json=as_json)
+        raise
+
+
+class _Follower:
+    """Turns the progress of the run under way into that of the whole experiment."""
+
+    def __init__(self, bar: RunProgress, runs: Sequence[ArmRun]) -> None:
+        self._bar = bar
+        self._runs = runs
+
+    def show(self, run: ArmRun, elapsed_s: float, totals: Progress) -> None:
+        number = self._runs.index(run)
+        before_s = sum(one.plan.duration_s for one in self._runs[:number])
+        label = f"{number + 1}/{len(self._runs)} {run.arm} {run.condition}"
+        self._bar.show(before_s + min(elapsed_s, run.plan.duration_s), label, totals)

@@ -1,0 +1,220 @@
+"""`phasemeter interference`: what prefill and decode do to each other, mixed against separated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from phasemeter.cli.options import DURATION, read_headers
+from phasemeter.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from phasemeter.load.target import Target
+    from phasemeter.load.workload import RequestClass
+
+_SEPARATED_FORM = "prefill=URL,decode=URL (each may come several times)"
+
+
+@click.command("interference")
+@click.option(
+    "--lab",
+    is_flag=True,
+    help="Start lab engines: two mixed replicas, one prefill and one decode instance, on the same two cores.",
+)
+@click.option(
+    "--mixed",
+    "mixed_urls",
+    multiple=True,
+    metavar="URL",
+    help="A mixed instance; several are used in turn.",
+)
+@click.option(
+    "--separated",
+    metavar="prefill=URL,decode=URL",
+    help="Prefill and decode instances; the client carries the hand-off.",
+)
+@click.option(
+    "--policy",
+    type=click.Choice(["mixed", "chunked", "prefill-first"]),
+    default="mixed",
+    show_default=True,
+    help="Policy of the mixed lab engines.",
+)
+@click.option("--model", help="Model to ask for; by default the only one the server lists.")
+@click.option("--gpus-per-instance", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--background-users", type=click.IntRange(min=1), help="Streams that decode all the time."
+)
+@click.option(
+    "--inject-tokens", help="Lengths of the injected prompts, for instance 512,1024,2048."
+)
+@click.option(
+    "--inject-rate",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Injected prompts per second.",
+)
+@click.option(
+    "--mix", help="The short and the long class, for instance short=60%:256/128,long=40%:3000/100."
+)
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), help="Requests per second of the mix."
+)
+@click.option("--inject-time", type=DURATION, help="Length of the phase with injected prompts.")
+@click.option("--mix-time", type=DURATION, help="Length of each mix condition.")
+@click.option("--repeats", type=click.IntRange(1, 100), help="How often everything is run.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option(
+    "--timeout", type=DURATION, default=600.0, show_default="10m", help="Time limit of one request."
+)
+@click.option(
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    help="Extra header, 'Name: value'; never written to the run.",
+)
+@click.option("--api-key-env", metavar="NAME", help="Environment variable with the API key.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Run folder; by default a new one under runs/.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+def command(
+    mixed_urls: tuple[str, ...],
+    separated: str | None,
+    policy: str,
+    model: str | None,
+    gpus_per_instance: int,
+    background_users: int | None,
+    inject_tokens: str | None,
+    inject_rate: float | None,
+    mix: str | None,
+    rate: float | None,
+    inject_time: float | None,
+    mix_time: float | None,
+    repeats: int | None,
+    seed: int,
+    timeout: float,
+    headers: tuple[str, ...],
+    api_key_env: str | None,
+    output: Path | None,
+    *,
+    lab: bool,
+    as_json: bool,
+) -> int:
+    """Run the mixed-versus-separated interference experiment and say what it showed.
+
+    inject: background streams alone, then with prompts injected beside them. mix: a short class alone,
+    a long class alone, both together. Topologies take turns and everything is repeated; they are only
+    compared at equal GPU count.
+    """
+    from phasemeter.cli.experiment import run_experiment, run_on_lab
+    from phasemeter.experiments.interference_plan import LAB_SETTINGS, InterferenceSettings
+    from phasemeter.load import run_folder
+
+    if lab == bool(mixed_urls or separated):
+        msg = "--lab, --mixed, --separated: give --lab, or the URLs of your own instances"
+        raise UsageError(msg)
+    changes = {
+        "background_users": background_users,
+        "inject_prompt_tokens": None if inject_tokens is None else _lengths(inject_tokens),
+        "injections_per_s": inject_rate,
+        "mix": None if mix is None else _two_classes(mix),
+        "rate_per_s": rate,
+        "inject_s": inject_time,
+        "mix_s": mix_time,
+        "repeats": repeats,
+        "seed": seed,
+    }
+    start = LAB_SETTINGS if lab else InterferenceSettings()
+    given = {name: value for name, value in changes.items() if value is not None}
+    settings = replace(start, **given)  # type: ignore[arg-type]
+    extra = read_headers(headers, api_key_env)
+    if lab:
+        return run_on_lab(settings, policy, output, timeout_s=timeout, as_json=as_json)
+    targets = _own_targets(mixed_urls, separated, model, extra, gpus_per_instance)
+    folder = run_folder.create(output, "interference")
+    return run_experiment(settings, targets, folder, extra, timeout_s=timeout, as_json=as_json)
+
+
+def _own_targets(
+    mixed_urls: tuple[str, ...],
+    separated: str | None,
+    model: str | None,
+    headers: Mapping[str, str],
+    gpus_per_instance: int,
+) -> dict[str, Target]:
+    """Return the targets behind the user's URLs, at equal GPU count or not at all."""
+    from phasemeter.load.preflight import find_target, warm_up
+
+    targets: dict[str, Target] = {}
+    if mixed_urls:
+        targets["mixed"] = find_target(
+            mixed_urls,
+            topology="single" if len(mixed_urls) == 1 else "replicated",
+            model=model,
+            api=None,
+            headers=headers,
+            gpus=gpus_per_instance * len(mixed_urls),
+        )
+    if separated is not None:
+        prefill_urls, decode_urls = _instances(separated)
+        targets["separated"] = find_target(
+            prefill_urls,
+            decode_urls=decode_urls,
+            topology="separated",
+            model=model,
+            api=None,
+            headers=headers,
+            gpus=gpus_per_instance * len(prefill_urls + decode_urls),
+        )
+    counts = {arm: target.gpus for arm, target in targets.items()}
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{arm} {count}" for arm, count in counts.items())
+        msg = f"--mixed, --separated: unequal GPU counts ({told}); accepted: as many instances each"
+        raise UsageError(msg)
+    for target in targets.values():
+        warm_up(target, headers=headers)
+    return targets
+
+
+def _instances(text: str) -> tuple[list[str], list[str]]:
+    urls: dict[str, list[str]] = {"prefill": [], "decode": []}
+    for item in text.split(","):
+        role, _, url = item.strip().partition("=")
+        if role not in urls or not url:
+            msg = f"--separated: {item.strip()!r} is no instance; accepted: {_SEPARATED_FORM}"
+            raise UsageError(msg)
+        urls[role].append(url)
+    if not urls["prefill"] or not urls["decode"]:
+        msg = f"--separated: {text!r} lacks an instance; accepted: {_SEPARATED_FORM}"
+        raise UsageError(msg)
+    return urls["prefill"], urls["decode"]
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    try:
+        lengths = tuple(int(item) for item in text.split(","))
+    except ValueError:
+        lengths = ()
+    if not lengths or min(lengths) < 1:
+        msg = f"--inject-tokens: {text!r} is no list of lengths; accepted: 512,1024,2048"
+        raise UsageError(msg)
+    return lengths
+
+
+def _two_classes(text: str) -> tuple[RequestClass, RequestClass]:
+    from phasemeter.load.workload import parse_mix
+
+    classes = parse_mix(text)
+    if len(classes) != 2:
+        msg = f"--mix: {len(classes)} classes in {text!r}; accepted: two, the short one first"
+        raise UsageError(msg)
+    first, second = classes
+    return first, second

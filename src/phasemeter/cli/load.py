@@ -1,0 +1,183 @@
+"""`phasemeter load`: send a planned load to a server and record every token's arrival."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from phasemeter.cli.options import DURATION, read_headers, show_report
+from phasemeter.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from phasemeter.load.plan import Plan
+
+_REQUESTS_LIMIT_S = 3600.0
+_DEFAULT_MIX = "all=100%:256/128"
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """What was asked for; the checks across options are here."""
+
+    users: int | None
+    rate_per_s: float | None
+    arrivals: str
+    mix: str
+    duration_s: float | None
+    requests: int | None
+    drain_s: float
+    seed: int
+
+    def plan(self) -> Plan:
+        """Return the plan.
+
+        Raises:
+            UsageError: If options are missing or contradict each other.
+        """
+        from phasemeter.load.arrivals import ArrivalProcess
+        from phasemeter.load.plan import ArrivalFlow, Flow, Plan, UserFlow
+        from phasemeter.load.workload import parse_mix
+
+        if (self.users is None) == (self.rate_per_s is None):
+            msg = "--users, --rate: exactly one is needed; accepted: --users N or --rate R"
+            raise UsageError(msg)
+        if self.duration_s is None and self.requests is None:
+            msg = "--duration, --requests: at least one is needed; accepted: 60s, 2m or a number"
+            raise UsageError(msg)
+        mix = parse_mix(self.mix)
+        stop_s = self.duration_s or _REQUESTS_LIMIT_S
+        flow: Flow
+        if self.users is not None:
+            flow = UserFlow("users", mix, self.users, 0.0, stop_s, max_requests=self.requests)
+        else:
+            process: ArrivalProcess = "constant" if self.arrivals == "constant" else "poisson"
+            rate_per_s = self.rate_per_s or 0.0
+            flow = ArrivalFlow(
+                "arrivals", mix, rate_per_s, process, 0.0, stop_s, max_requests=self.requests
+            )
+        return Plan((flow,), stop_s, self.drain_s, self.seed)
+
+
+@click.command("load")
+@click.argument("url")
+@click.option("--model", help="Model to ask for; by default the only one the server lists.")
+@click.option(
+    "--api",
+    type=click.Choice(["chat", "completions"]),
+    help="By default, the URL's, or completions where token-id prompts work, else chat.",
+)
+@click.option("--users", type=click.IntRange(min=1), help="Closed loop: so many users at a time.")
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), help="Open loop: requests per second."
+)
+@click.option(
+    "--arrivals",
+    type=click.Choice(["poisson", "constant"]),
+    default="poisson",
+    show_default=True,
+    help="Arrival process of --rate.",
+)
+@click.option(
+    "--mix",
+    default=_DEFAULT_MIX,
+    show_default=True,
+    help="NAME=SHARE%:PROMPT/OUTPUT[,...], lengths in tokens.",
+)
+@click.option("--duration", type=DURATION, help="Send requests for so long, for instance 60s.")
+@click.option(
+    "--requests",
+    type=click.IntRange(min=1),
+    help="Send so many requests (for at most an hour without --duration).",
+)
+@click.option(
+    "--drain",
+    type=DURATION,
+    default=30.0,
+    show_default="30s",
+    help="Wait so long for the last answers; later ones are cancelled.",
+)
+@click.option(
+    "--timeout", type=DURATION, default=600.0, show_default="10m", help="Time limit of one request."
+)
+@click.option(
+    "--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Load processes."
+)
+@click.option("--seed", type=int, default=1, show_default=True, help="Source of everything drawn.")
+@click.option(
+    "--gpus", type=click.IntRange(min=1), help="Accelerators behind the URL, for the report."
+)
+@click.option(
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    help="Extra header, 'Name: value'; never written to the run.",
+)
+@click.option("--api-key-env", metavar="NAME", help="Environment variable with the API key.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Run folder; by default a new one under runs/.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+def command(
+    url: str,
+    model: str | None,
+    api: str | None,
+    users: int | None,
+    rate: float | None,
+    arrivals: str,
+    mix: str,
+    duration: float | None,
+    requests: int | None,
+    drain: float,
+    timeout: float,
+    workers: int,
+    seed: int,
+    gpus: int | None,
+    headers: tuple[str, ...],
+    api_key_env: str | None,
+    output: Path | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Drive the OpenAI-compatible server at URL with a planned load.
+
+    Every token's arrival is stamped at the socket. Ends with a report; the run folder can be reported
+    on again with `phasemeter report`. Ctrl-C keeps what was measured so far (exit status 130).
+    """
+    from phasemeter.cli.progress import run_progress
+    from phasemeter.load import run_folder
+    from phasemeter.load.preflight import find_target
+    from phasemeter.load.run import run_load
+
+    plan = _Load(users, rate, arrivals, mix, duration, requests, drain, seed).plan()
+    extra = read_headers(headers, api_key_env)
+    target = find_target(
+        [url],
+        topology="single",
+        model=model,
+        api="chat" if api == "chat" else "completions" if api == "completions" else None,
+        headers=extra,
+        gpus=gpus,
+    )
+    folder = run_folder.create(output, "load")
+    try:
+        with run_progress(plan.duration_s) as progress:
+            run_load(
+                folder,
+                plan,
+                target,
+                workers=workers,
+                timeout_s=timeout,
+                headers=extra,
+                on_progress=lambda elapsed_s, sums: progress.show(elapsed_s, "load", sums),
+            )
+    except KeyboardInterrupt:
+        show_report(folder, as_json=as_json)
+        raise
+    return show_report(folder, as_json=as_json)

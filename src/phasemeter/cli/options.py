@@ -1,0 +1,86 @@
+"""Values that several commands take: durations, headers, and how a run's report is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from phasemeter.core.errors import UsageError
+
+_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>ms|s|m|h)?")
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+EXIT_INVALID = 3
+
+
+class Duration(click.ParamType[float]):
+    """A length of time such as `500ms`, `60s`, `2m` or `1h`; a bare number is seconds."""
+
+    name = "duration"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return seconds."""
+        if isinstance(value, int | float):
+            return float(value)
+        match = _DURATION.fullmatch(str(value).strip())
+        seconds = float(match["number"]) * _UNIT_S[match["unit"]] if match else 0.0
+        if seconds <= 0:
+            self.fail(f"{value!r} is not a duration; accepted: 500ms, 60s, 2m, 1h", param, ctx)
+        return seconds
+
+
+DURATION = Duration()
+
+
+def read_headers(headers: Iterable[str], api_key_env: str | None) -> dict[str, str]:
+    """Return extra request headers from `Name: value` texts and the variable that holds a key.
+
+    Raises:
+        UsageError: If a text is no header, or the variable is not set.
+    """
+    values: dict[str, str] = {}
+    for number, header in enumerate(headers, start=1):
+        name, colon, value = header.partition(":")
+        if not colon or not re.fullmatch(r"[A-Za-z0-9-]+", name.strip()) or "\n" in value:
+            msg = f"--header: the one at place {number} is no header; accepted: 'Name: value'"
+            raise UsageError(msg)
+        values[name.strip()] = value.strip()
+    if api_key_env is not None:
+        key = os.environ.get(api_key_env)
+        if not key:
+            msg = f"--api-key-env: the variable {api_key_env} is not set or empty"
+            raise UsageError(msg)
+        values["Authorization"] = f"Bearer {key}"
+    return values
+
+
+def show_report(folder: Path, *, as_json: bool, page: bool = True) -> int:
+    """Write a run's report files, print them, and return the exit status.
+
+    The last lines name the run folder and the page, so that they are found under long output.
+    """
+    from phasemeter.report.document import read_report, write_report
+    from phasemeter.report.terminal import print_report
+
+    html = folder / "report.html" if page else None
+    report = read_report(folder)
+    write_report(report, html=html)
+    where = {"run": str(folder), "page": None if html is None else str(html)}
+    if as_json:
+        finding = {} if report.finding is None else report.finding.to_json()
+        click.echo(json.dumps({**report.to_json(), **finding, **where}, indent=1))
+    else:
+        print_report(report.run, report.summary, report.finding)
+        click.echo(f"run   {folder}")
+        if html is not None:
+            click.echo(f"page  {html}")
+    invalid = report.summary["validity"]["verdict"] == "invalid"
+    if report.finding is not None:
+        invalid = invalid or report.finding.verdict.kind == "invalid"
+    return EXIT_INVALID if invalid else 0

@@ -1,0 +1,31 @@
+"""`phasemeter report`: tables, JSON and a page from a run folder's files alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+
+@click.command("report")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+@click.option("--html", type=click.Path(path_type=Path), help="Write a self-contained page there.")
+@click.option(
+    "--hgrm",
+    type=click.Path(path_type=Path),
+    help="Write HdrHistogram percentile distributions into that folder.",
+)
+def command(run: Path, html: Path | None, hgrm: Path | None, *, as_json: bool) -> int:
+    """Report on RUN, the folder of a finished, interrupted or killed run."""
+    from phasemeter.report.document import read_report, write_report
+    from phasemeter.report.terminal import print_report
+
+    report = read_report(run)
+    write_report(report, html=html, hgrm=hgrm)
+    if as_json:
+        click.echo(json.dumps(report.to_json(), indent=1))
+    else:
+        print_report(report.run, report.summary, report.finding)
+    return 3 if report.summary["validity"]["verdict"] == "invalid" else 0

@@ -1,0 +1,1 @@
+"""Experiments: what to run (plans) and what it showed (findings), both pure; and one runner."""

@@ -1,0 +1,89 @@
+"""Carries out the runs of an experiment, one after the other, into one run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from phasemeter.core.clock import NS_PER_S
+from phasemeter.experiments.interference_plan import ArmRun, InterferenceSettings
+from phasemeter.load import run_folder
+from phasemeter.load.job import Progress
+from phasemeter.load.launch import run_plan
+from phasemeter.load.target import Target
+
+OnProgress = Callable[[ArmRun, float, Progress], None]
+
+
+def carry_out(
+    folder: Path,
+    settings: InterferenceSettings,
+    targets: Mapping[str, Target],
+    runs: Sequence[ArmRun],
+    *,
+    headers: Mapping[str, str],
+    timeout_s: float,
+    on_progress: OnProgress,
+) -> None:
+    """Run everything; the folder can be reported on at any time meanwhile.
+
+    Args:
+        folder: The run folder.
+        settings: What the runs were made from; written to the manifest.
+        targets: Target of each topology.
+        runs: The runs, in order.
+        headers: Extra request headers.
+        timeout_s: Time limit of one request.
+        on_progress: Called a few times a second with the run under way, the seconds since its
+            start and its totals.
+
+    Raises:
+        KeyboardInterrupt: On SIGINT or SIGTERM, when everything measured so far has been written.
+        WorkerFailedError: If a load worker failed.
+    """
+    run_folder.write_manifest(
+        folder,
+        "interference",
+        {
+            "seed": settings.seed,
+            "plan": asdict(settings),
+            "target": {
+                "urls": _urls(targets),
+                "model": next(iter(targets.values())).style.model,
+                "gpus": {arm: target.gpus for arm, target in targets.items()},
+                "topologies": {arm: target.as_document() for arm, target in targets.items()},
+            },
+        },
+    )
+    for writer, run in enumerate(runs):
+        origin_ns, _ = run_plan(
+            folder,
+            run.plan,
+            targets[run.arm],
+            first_writer=writer,
+            timeout_s=timeout_s,
+            headers=headers,
+            on_progress=lambda elapsed_s, sums, run=run: on_progress(run, elapsed_s, sums),  # type: ignore[misc]
+        )
+        for phase in run.phases:
+            run_folder.append_mark(
+                folder,
+                {
+                    "arm": run.arm,
+                    "condition": run.condition,
+                    "repeat": run.repeat,
+                    "phase": phase.name,
+                    "start_ns": origin_ns + round(phase.start_s * NS_PER_S),
+                    "end_ns": origin_ns + round(phase.end_s * NS_PER_S),
+                },
+            )
+
+
+def _urls(targets: Mapping[str, Target]) -> list[str]:
+    urls = [
+        endpoint.base_url
+        for target in targets.values()
+        for endpoint in target.endpoints + target.decode_endpoints
+    ]
+    return list(dict.fromkeys(urls))

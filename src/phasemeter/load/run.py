@@ -1,0 +1,68 @@
+"""A whole load run: plan, target and folder in; records, marks and manifest out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from phasemeter.load import run_folder
+from phasemeter.load.job import Progress
+from phasemeter.load.launch import run_plan
+from phasemeter.load.plan import Plan
+from phasemeter.load.target import Target
+
+
+def run_load(
+    folder: Path,
+    plan: Plan,
+    target: Target,
+    *,
+    workers: int,
+    timeout_s: float,
+    headers: Mapping[str, str],
+    on_progress: Callable[[float, Progress], None],
+) -> None:
+    """Carry out a plan as the only arm of a run folder.
+
+    The folder can be reported on at any time: the manifest is written first, records are appended as
+    requests end, and the mark that delimits the measured phase comes last.
+
+    Raises:
+        KeyboardInterrupt: On SIGINT or SIGTERM, when everything measured so far has been written.
+        WorkerFailedError: If a worker failed.
+    """
+    run_folder.write_manifest(
+        folder,
+        "load",
+        {
+            "seed": plan.seed,
+            "plan": plan.as_document(),
+            "target": {
+                **target.as_document(),
+                "urls": [one.base_url for one in target.endpoints + target.decode_endpoints],
+                "model": target.style.model,
+                "gpus": {"load": target.gpus},
+            },
+            "workers": workers,
+        },
+    )
+    start_ns, end_ns = run_plan(
+        folder,
+        plan,
+        target,
+        workers=workers,
+        timeout_s=timeout_s,
+        headers=headers,
+        on_progress=on_progress,
+    )
+    run_folder.append_mark(
+        folder,
+        {
+            "arm": "load",
+            "condition": "load",
+            "repeat": 1,
+            "phase": "measure",
+            "start_ns": start_ns,
+            "end_ns": end_ns,
+        },
+    )

@@ -1,0 +1,247 @@
+"""The driver against real sockets; times are compared with what the server says it did."""
+
+import itertools
+import json
+import socket
+import threading
+
+import pytest
+from tests.load.conftest import ONE, at_once
+
+from phasemeter.core.clock import now_ns
+from phasemeter.core.timeline import Outcome
+from phasemeter.load.plan import ArrivalFlow, UserFlow
+from phasemeter.load.target import RequestStyle, Target, parse_endpoint
+from phasemeter.testing import ScriptedRead, ScriptedReply, ScriptedServer, chat_events
+
+MS = 1_000_000
+ANSWER = ScriptedReply.of_events(chat_events(first_ms=30, gap_ms=10))
+
+
+def test_a_response_is_timed_as_the_server_sent_it(drive):
+    with ScriptedServer(ANSWER) as server:
+        (timeline,) = drive(server.url)
+        served = server.served[0]
+
+    # reads: role, 8 tokens, then finish, usage and end mark in writes of their own
+    sent_ns = served.sent_ns[1:9]
+    errors_ns = [
+        event.t_ns - truth_ns for event, truth_ns in zip(timeline.events, sent_ns, strict=True)
+    ]
+    assert timeline.outcome is Outcome.OK
+    assert timeline.usage.output_tokens == 8
+    # The server's stamp is taken after its send returned, which may be long after on a busy
+    # machine; before it the kernel had the bytes.
+    assert all(-200 * MS < error_ns < 50 * MS for error_ns in errors_ns)
+    assert timeline.started_ns <= timeline.connected_ns <= timeline.sent_ns <= timeline.headers_ns
+
+
+@pytest.mark.skipif(not hasattr(socket, "CMSG_SPACE"), reason="no ancillary data here")
+def test_kernel_stamps_do_not_depend_on_when_the_driver_reads(drive):
+    """A driver that is held up for 60 ms at a stretch still sees 10 ms gaps."""
+    held_up: list[int] = []
+
+    def hold_up() -> bool:
+        begun_ns = now_ns()
+        while now_ns() - begun_ns < 25 * MS:
+            pass
+        held_up.append(begun_ns)
+        return False
+
+    with ScriptedServer(ScriptedReply.of_events(chat_events(first_ms=30, gap_ms=60))) as server:
+        (timeline,) = drive(server.url, should_stop=hold_up)
+        sent_ns = server.served[0].sent_ns[1:9]
+
+    if timeline.stamp_source != "kernel":
+        pytest.skip("this system has no kernel receive stamps")
+    true_ns = [b - a for a, b in itertools.pairwise(sent_ns)]
+    late_ns = [abs(gap - true) for (gap, _), true in zip(timeline.gaps(), true_ns, strict=True)]
+    assert len(held_up) > 3
+    # The middle one: a busy machine may delay the server's own stamp of some.
+    assert sorted(late_ns)[len(late_ns) // 2] < 5 * MS
+
+
+def test_connections_are_kept_between_requests_and_not_shared_at_a_time(drive):
+    users = UserFlow("u", (ONE,), users=3, start_s=0, stop_s=60, max_requests=12)
+    with ScriptedServer(ScriptedReply.of_events(chat_events(first_ms=5, gap_ms=2))) as server:
+        timelines = drive(server.url, users, duration_s=60)
+        connections = {request.connection for request in server.served}
+
+    assert [t.outcome for t in timelines] == [Outcome.OK] * 12
+    assert len(connections) == 3
+    assert sum(t.connected_ns is not None for t in timelines) == 3
+    assert len(drive.issued) == drive.driver.counts.issued == 12
+
+
+def test_open_loop_requests_leave_on_time_whatever_the_server_does(drive):
+    """Ten arrivals 20 ms apart all leave while the first answer is still awaited."""
+    arrivals = ArrivalFlow("a", (ONE,), 50.0, "constant", 0.0, 0.2)
+    with ScriptedServer(ScriptedReply.of_events(chat_events(first_ms=600, gap_ms=1))) as server:
+        timelines = drive(server.url, arrivals, duration_s=0.2)
+
+    assert len(timelines) == 10
+    first_token_ns = min(t.first_token_ns for t in timelines)
+    assert all(t.started_ns < first_token_ns for t in timelines)
+    assert all(t.started_ns >= t.intended_ns for t in timelines)
+    intended = sorted(t.intended_ns for t in timelines)
+    assert [b - a for a, b in itertools.pairwise(intended)] == [20 * MS] * 9
+
+
+def test_requests_carry_identifier_headers_and_a_body_of_the_plan(drive):
+    with ScriptedServer(ANSWER) as server:
+        drive(server.url)
+        request = server.served[0]
+
+    head = request.head.lower()
+    assert b"x-request-id: salt-timed-0" in head
+    assert b"x-test: yes" in head
+    assert json.loads(request.body)["max_tokens"] == ONE.output_tokens
+
+
+@pytest.mark.parametrize("framing", ["chunked", "length", "close"])
+def test_every_framing_of_a_body_is_read(drive, framing):
+    reply = ScriptedReply.of_events(chat_events(first_ms=5, gap_ms=1), framing=framing)
+    with ScriptedServer(reply) as server:
+        (timeline,) = drive(server.url)
+
+    assert (timeline.outcome, len(timeline.events)) == (Outcome.OK, 8)
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome", "error_type", "tokens"),
+    [
+        (ScriptedReply([], status=429), Outcome.ERROR, "rate_limit", 0),
+        (ScriptedReply([], status=500), Outcome.ERROR, "server_error", 0),
+        (ScriptedReply([], framing="close"), Outcome.TRUNCATED, None, 0),
+        (
+            ScriptedReply.of_events(chat_events(finish_reason=None)[:4], end="reset"),
+            Outcome.TRUNCATED,
+            "connection_reset",
+            3,
+        ),
+        (
+            ScriptedReply.of_events([(1, '{"error": {"message": "x", "type": "server_error"}}')]),
+            Outcome.ERROR,
+            "server_error",
+            0,
+        ),
+        (ScriptedReply.of_events([(1, "[DONE]")]), Outcome.EMPTY, None, 0),
+    ],
+)
+def test_what_goes_wrong_is_told_apart(drive, reply, outcome, error_type, tokens):
+    with ScriptedServer(reply) as server:
+        (timeline,) = drive(server.url)
+
+    assert timeline.outcome is outcome
+    assert timeline.error_type == error_type
+    assert len(timeline.events) == tokens
+
+
+def test_a_refused_connection_is_an_error_of_its_own(drive):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+    (timeline,) = drive(f"http://127.0.0.1:{port}")
+
+    assert (timeline.outcome, timeline.error_type) == (Outcome.ERROR, "connection_refused")
+    assert timeline.http_status is None
+
+
+def test_a_response_that_does_not_end_is_timed_out_with_what_it_brought(drive):
+    reply = ScriptedReply.of_events(chat_events(first_ms=5, gap_ms=1)[:5], end="hang")
+    with ScriptedServer(reply) as server:
+        (timeline,) = drive(server.url, timeout_s=0.4, duration_s=0.1, drain_s=20)
+
+    assert (timeline.outcome, timeline.error_type) == (Outcome.ERROR, "timeout")
+    assert len(timeline.events) == 4
+
+
+def test_answers_still_missing_at_the_end_of_the_drain_are_cancelled_and_recorded(drive):
+    reply = ScriptedReply.of_events(chat_events(first_ms=5, gap_ms=1)[:5], end="hang")
+    with ScriptedServer(reply) as server:
+        timelines = drive(server.url, at_once(3), duration_s=0.1, drain_s=0.4)
+
+    assert drive.finished is True
+    assert [t.outcome for t in timelines] == [Outcome.CANCELLED] * 3
+    assert drive.driver.counts.issued == len(timelines) == 3
+
+
+def test_a_stopped_driver_records_what_was_in_flight(drive):
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    reply = ScriptedReply.of_events(chat_events(first_ms=5, gap_ms=1)[:5], end="hang")
+    with ScriptedServer(reply) as server:
+        timelines = drive(server.url, duration_s=60, should_stop=stop.is_set)
+
+    assert drive.finished is False
+    assert [t.outcome for t in timelines] == [Outcome.CANCELLED]
+
+
+def test_a_kept_connection_that_the_peer_has_closed_costs_no_request(drive):
+    """The server closes after each answer without saying so; each request still succeeds."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    body = b"".join(b"data: " + data.encode() + b"\n\n" for _, data in chat_events())
+    reply = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+
+    def serve() -> None:
+        for _ in range(3):
+            connection, _ = listener.accept()
+            with connection:
+                while b'"messages"' not in connection.recv(65_536):
+                    pass
+                connection.sendall(reply)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    users = UserFlow("u", (ONE,), users=1, start_s=0, stop_s=60, max_requests=3)
+    with listener:
+        timelines = drive(f"http://127.0.0.1:{listener.getsockname()[1]}", users, duration_s=60)
+        thread.join(10)
+
+    assert [t.outcome for t in timelines] == [Outcome.OK] * 3
+
+
+def json_reply(document: object, status: int = 200) -> ScriptedReply:
+    body = json.dumps(document).encode()
+    headers = (("content-type", "application/json"),)
+    read = ScriptedRead(20, (body,))
+    return ScriptedReply([read], status=status, headers=headers, framing="length")
+
+
+def separated(prefill_url: str, decode_url: str) -> Target:
+    (prefill, _), (decode, _) = parse_endpoint(prefill_url), parse_endpoint(decode_url)
+    return Target("separated", (prefill,), RequestStyle("chat", "m"), (decode,))
+
+
+def test_a_separated_request_goes_through_both_legs_and_is_timed_as_one(drive):
+    params = {"do_remote_prefill": True, "remote_port": 7}
+    answer = json_reply({"choices": [], "kv_transfer_params": params})
+    with ScriptedServer(answer) as prefill, ScriptedServer(ANSWER) as decode:
+        (timeline,) = drive("", target=separated(prefill.url, decode.url))
+        asked, streamed = (json.loads(s.served[0].body) for s in (prefill, decode))
+        decode_received_ns = decode.served[0].received_ns
+
+    assert (asked["stream"], asked["max_tokens"]) == (False, 1)
+    assert streamed["kv_transfer_params"] == params
+    assert (streamed["stream"], streamed["max_tokens"]) == (True, ONE.output_tokens)
+    assert asked["messages"] == streamed["messages"]
+    assert timeline.outcome is Outcome.OK
+    assert [leg.role for leg in timeline.legs] == ["prefill", "decode"]
+    assert timeline.sent_ns == timeline.legs[0].sent_ns < timeline.legs[0].ended_ns
+    assert timeline.legs[0].ended_ns <= decode_received_ns + 50 * MS
+    assert timeline.headers_ns == timeline.legs[1].headers_ns
+
+
+@pytest.mark.parametrize(
+    ("answer", "error_type"),
+    [
+        (json_reply({"choices": []}), "no_handoff"),
+        (json_reply({"error": {"type": "overloaded"}}, status=503), "overloaded"),
+    ],
+)
+def test_a_prefill_leg_that_hands_nothing_over_fails_the_request(drive, answer, error_type):
+    with ScriptedServer(answer) as prefill, ScriptedServer(ANSWER) as decode:
+        (timeline,) = drive("", target=separated(prefill.url, decode.url))
+        assert decode.served == []
+
+    assert (timeline.outcome, timeline.error_type) == (Outcome.ERROR, error_type)

@@ -1,0 +1,148 @@
+"""Worker processes: what a run leaves behind when it ends, is interrupted or is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+from tests.load.conftest import ONE
+
+from phasemeter.analysis.records import load_run
+from phasemeter.analysis.summary import summarise
+from phasemeter.core.timeline import Outcome
+from phasemeter.load import run_folder
+from phasemeter.load.launch import WorkerFailedError, run_plan
+from phasemeter.load.plan import Plan, UserFlow
+from phasemeter.load.target import RequestStyle, Target, parse_endpoint
+from phasemeter.testing import ScriptedReply, ScriptedServer, chat_events
+
+ANSWER = ScriptedReply.of_events(chat_events(first_ms=20, gap_ms=5))
+
+
+def target_at(url: str) -> Target:
+    return Target("single", (parse_endpoint(url)[0],), RequestStyle("chat", "m"))
+
+
+def plan_of(requests: int | None, *, users: int = 3, duration_s: float = 60.0) -> Plan:
+    flow = UserFlow("u", (ONE,), users, 0.0, duration_s, max_requests=requests)
+    return Plan((flow,), duration_s, 5.0, seed=1)
+
+
+def test_two_workers_carry_out_one_plan_and_leave_complete_files(tmp_path):
+    run_folder.write_manifest(tmp_path, "load", {"target": {}})
+    seen = []
+    with ScriptedServer(ANSWER) as server:
+        run_plan(
+            tmp_path,
+            plan_of(20),
+            target_at(server.url),
+            workers=2,
+            headers={"Authorization": "Bearer secret-key"},
+            on_progress=lambda elapsed_s, totals: seen.append(totals),
+        )
+        assert len(server.served) == 20
+
+    run = load_run(tmp_path)
+    assert summarise(run)["requests"]["ok"] == len(run.issued) == 20
+    assert {worker.ended for worker in run.workers} == {"done"}
+    assert {path.name for path in tmp_path.glob("records-*")} == {
+        "records-0.jsonl",
+        "records-1.jsonl",
+    }
+    assert seen[-1].issued == seen[-1].ok == 20
+    assert not any("secret-key" in path.read_text() for path in tmp_path.iterdir())
+
+
+def test_a_worker_that_cannot_work_is_told_in_one_line(tmp_path):
+    (tmp_path / "records-0.jsonl").touch()
+
+    with ScriptedServer(ANSWER) as server, pytest.raises(WorkerFailedError, match="records-0"):
+        run_plan(tmp_path, plan_of(1), target_at(server.url), headers={})
+
+
+@pytest.fixture
+def running(tmp_path):
+    """A run in a process of its own, well under way; (process, folder)."""
+    script = textwrap.dedent("""
+        import sys
+        from pathlib import Path
+        from phasemeter.load import run_folder
+        from phasemeter.load.launch import run_plan
+        from tests.load.test_launch import plan_of, target_at
+        folder = Path(sys.argv[1])
+        run_folder.write_manifest(folder, "load", {"target": {}})
+        try:
+            run_plan(folder, plan_of(None), target_at(sys.argv[2]), headers={})
+        except KeyboardInterrupt:
+            sys.exit(130)
+    """)
+    with ScriptedServer(ANSWER) as server:
+        process = subprocess.Popen([sys.executable, "-c", script, tmp_path, server.url])
+        deadline = time.monotonic() + 60
+        while finished_lines(tmp_path) < 10:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        yield process, tmp_path
+        process.kill()
+        process.wait()
+
+
+def finished_lines(folder) -> int:
+    return sum(
+        line.startswith('{"id"')
+        for path in folder.glob("records-*.jsonl")
+        for line in path.read_text().splitlines()
+    )
+
+
+def workers_of(process) -> list[int]:
+    with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+        return [int(pid) for pid in file.read().split()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_keeps_what_it_measured_and_records_what_was_in_flight(running, number):
+    process, folder = running
+    process.send_signal(number)
+
+    assert process.wait(30) == 130
+    run = load_run(folder)
+    counts = summarise(run)["requests"]
+    assert counts["ok"] >= 10
+    assert counts["in_flight"] == 0
+    assert counts["issued"] == counts["ok"] + counts["cancelled"]
+    assert [worker.ended for worker in run.workers] == ["interrupted"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the worker through /proc")
+def test_a_killed_worker_leaves_a_run_that_can_be_reported(running):
+    process, folder = running
+    (worker,) = workers_of(process)
+    os.kill(worker, signal.SIGKILL)
+
+    assert process.wait(30) == 1  # an uncaught WorkerFailedError in the script
+    counts = summarise(load_run(folder))["requests"]
+    assert counts["ok"] >= 10
+    assert counts["issued"] == counts["ok"] + counts["in_flight"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the worker through /proc")
+def test_workers_end_by_themselves_when_the_run_is_killed(running):
+    process, folder = running
+    (_worker,) = workers_of(process)
+    process.kill()
+    process.wait()
+
+    deadline = time.monotonic() + 20
+    while (folder / "workers.jsonl").exists() is False:
+        assert time.monotonic() < deadline, "the orphaned worker goes on"
+        time.sleep(0.05)
+    report = json.loads((folder / "workers.jsonl").read_text())
+    assert report["ended"] == "interrupted"
+    run = load_run(folder)
+    assert {t.outcome for t in run.timelines} <= {Outcome.OK, Outcome.CANCELLED}
