@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from phasemeter.core.errors import UsageError
+from phasemeter.dialects import by_name
 from phasemeter.testing.recorded import RecordedCase, differences, summary_of
 
 
@@ -44,6 +45,8 @@ def _files(cases: tuple[Path, ...], dialects: tuple[str, ...]) -> list[Path]:
     for path in cases:
         files += sorted(path.glob("*.json")) if path.is_dir() else [path]
     if dialects:
+        for name in dialects:
+            by_name(name)
         files = [path for path in files if _dialect_of(path) in dialects]
     if not files:
         msg = "CASES: no case file there; accepted: JSON files, or folders that hold some"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -86,17 +87,32 @@ def _class_of_number(number: int | None) -> str:
 
 
 def classify_error_object(error: object, http_status: int | None = None) -> str:
-    """Sort a decoded error object (or a bare string) as `classify_error` does."""
+    """Sort a decoded error object as `classify_error` does.
+
+    A bare string is a message for people, which is not searched: wordings change, types do not.
+    """
     if not isinstance(error, Mapping):
-        return classify_error(error if isinstance(error, str) else "", http_status)
+        return _class_of_number(http_status)
     words: list[str] = []
     number: int | None = None
     for key in ("type", "code", "status", "error_type"):
         value = error.get(key)
         if isinstance(value, str):
             words.append(value)
-            if value.isdigit():
+            if re.fullmatch("[1-5][0-9][0-9]", value):
                 number = int(value)
         elif isinstance(value, int) and not isinstance(value, bool):
             number = value
-    return classify_error(" ".join(words), number if number is not None else http_status)
+    # Vendors have numbers of their own (1302, -1): where one says nothing, the HTTP status does.
+    if _class_of_number(number) == "unknown":
+        number = http_status
+    return classify_error(" ".join(words), number)
+
+
+def classify_error_document(document: object, http_status: int | None = None) -> str:
+    """Sort a document that tells an error, under `error` or flat, as `classify_error` does."""
+    if not isinstance(document, Mapping):
+        return classify_error_object(None, http_status)
+    error = document.get("error")
+    # Beside a mere message the type and code stand next to it, not in it.
+    return classify_error_object(error if isinstance(error, Mapping) else document, http_status)

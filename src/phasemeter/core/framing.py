@@ -71,7 +71,7 @@ class SseFramer:
         """Return the pending event if its data is complete JSON or the end mark."""
         frame = _frame_of_block(bytes(self._pending))
         self._pending.clear()
-        if frame is not None and (frame.data == "[DONE]" or _is_json(frame.data)):
+        if frame is not None and (frame.data.strip() == "[DONE]" or _is_json(frame.data)):
             return [frame]
         return []
 
@@ -120,7 +120,19 @@ def _frame_of_block(block: bytes) -> Frame | None:
         elif name == "error":
             data.append(value)
             is_error = True
+    if not data and text.lstrip().startswith("{"):
+        return _raw_error(text)
     return Frame("\n".join(data), event, is_error) if data else None
+
+
+def _raw_error(text: str) -> Frame | None:
+    """Some servers break a stream off with a bare JSON error, without any field name before it."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    told = isinstance(document, dict) and bool(document.get("error"))
+    return Frame(text, is_error=True) if told else None
 
 
 class JsonLinesFramer:
@@ -136,12 +148,12 @@ class JsonLinesFramer:
             return []
         *lines, rest = self._pending.split(b"\n")
         self._pending = rest
-        texts = (line.decode("utf-8", errors="replace").strip() for line in lines)
+        texts = (line.decode("utf-8-sig", errors="replace").strip() for line in lines)
         return [Frame(text) for text in texts if text]
 
     def finish(self) -> list[Frame]:
         """Return the unterminated last line if it is complete JSON."""
-        text = self._pending.decode("utf-8", errors="replace").strip()
+        text = self._pending.decode("utf-8-sig", errors="replace").strip()
         self._pending.clear()
         return [Frame(text)] if _is_json(text) else []
 
@@ -159,7 +171,7 @@ class JsonBodyFramer:
 
     def finish(self) -> list[Frame]:
         """Return the document if it is complete JSON."""
-        text = self._body.decode("utf-8", errors="replace")
+        text = self._body.decode("utf-8-sig", errors="replace")
         return [Frame(text)] if _is_json(text) else []
 
 
@@ -178,6 +190,6 @@ def looks_like_json(start: bytes) -> bool | None:
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

@@ -7,14 +7,13 @@ until `digest`, which the owner calls when it has time, or until `finish`.
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
 
-from phasemeter.core.coding import Decode, UnsupportedCodingError, decoder_for
+from phasemeter.core.coding import BrokenCodingError, Decode, UnsupportedCodingError, decoder_for
 from phasemeter.core.decoding import DecodedEvent, Dialect, TokenPart
-from phasemeter.core.errors import classify_error_object
+from phasemeter.core.errors import classify_error_document
 from phasemeter.core.framing import (
     Frame,
     Framer,
@@ -118,15 +117,26 @@ class StreamMeter:
         """
         self._pending.append((t_ns, data))
 
-    def digest(self) -> None:
-        """Decode the reads taken so far, about 5 us an event. May be called at any time, or never."""
-        pending, self._pending = self._pending, []
-        for t_ns, data in pending:
+    def digest(self, most: int | None = None) -> bool:
+        """Decode reads taken so far, about 5 us an event. May be called at any time, or never.
+
+        Args:
+            most: Decode at most so many reads, for owners that must not stay away for long.
+
+        Returns:
+            True when nothing is left to decode.
+        """
+        batch = self._pending[:most]
+        del self._pending[:most]
+        for t_ns, data in batch:
+            if not data:
+                continue  # nothing arrived, so this is no read
             if t_ns != self._read_ns:
                 self._read += 1
                 self._read_ns = t_ns
             for frame in self._frames(data):
                 self._understand(frame)
+        return not self._pending
 
     def finish(self, t_ns: int, end: StreamEnd, error_type: str | None = None) -> Timeline:
         """End the response and return what was measured. To be called exactly once.
@@ -181,7 +191,7 @@ class StreamMeter:
         if self._undo_coding is not None:
             try:
                 data = self._undo_coding(data)
-            except (zlib.error, ValueError):
+            except BrokenCodingError:
                 self._broken = True
                 return []
         if self._is_http_error:
@@ -234,14 +244,11 @@ class StreamMeter:
         return Outcome.TRUNCATED, error_type
 
     def _http_error_class(self) -> str:
-        error: object = None
         try:
-            body = json.loads(self._head.decode("utf-8", errors="replace"))
-        except ValueError:
+            body = json.loads(self._head.decode("utf-8-sig", errors="replace"))
+        except (ValueError, RecursionError):
             body = None
-        if isinstance(body, dict):
-            error = body.get("error", body)
-        return classify_error_object(error, self._status)
+        return classify_error_document(body, self._status)
 
 
 class _Understood:

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from phasemeter.core.decoding import DecodedEvent, Decoder, TokenPart
 from phasemeter.core.framing import Frame
-from phasemeter.core.timeline import TokenKind
+from phasemeter.core.timeline import TokenKind, Usage
 from phasemeter.dialects.openai_usage import (
+    count_of,
     find_usage,
     read_error,
     read_server_timings,
     read_usage,
+)
+
+_REASONING_FIELDS = (
+    "reasoning_content",
+    "reasoning",
+    "reasoning_details",
+    "reasoning_text",
+    "thinking",
+    "thinking_blocks",
 )
 
 
@@ -32,27 +43,39 @@ class OpenAIChat:
     json_lines = False
 
     def decoder(self) -> Decoder:
-        """Return a decoder; this dialect has nothing to remember between events."""
+        """Return a decoder, which remembers whether text came in deltas."""
         return _ChatDecoder()
 
 
 class _ChatDecoder:
+    def __init__(self) -> None:
+        self._delta_seen = False
+
     def decode(self, frame: Frame) -> DecodedEvent:
-        return decode_choices(frame, read_choice)
+        return decode_choices(frame, self._read_choice)
+
+    def _read_choice(self, choice: Mapping[str, object], *, whole: bool) -> list[TokenKind]:
+        # A whole message after deltas repeats what they brought, whatever the document calls itself.
+        kinds = read_choice(choice, whole=whole and not self._delta_seen)
+        self._delta_seen = self._delta_seen or (
+            bool(kinds) and isinstance(choice.get("delta"), dict)
+        )
+        return kinds
 
 
 def decode_choices(frame: Frame, read_choice: ReadChoice) -> DecodedEvent:
     """Decode a chunk with a `choices` list; `read_choice` finds the text in one choice."""
-    if frame.data == "[DONE]":
+    if frame.data.strip() == "[DONE]":
         return DecodedEvent(terminal=True, done=True)
+    is_error = frame.is_error or frame.event == "error"
     try:
         document = json.loads(frame.data)
-    except ValueError:
-        return DecodedEvent(error_type="unknown" if frame.is_error else None)
+    except (ValueError, RecursionError):
+        document = None
     if not isinstance(document, dict):
-        return DecodedEvent()
-    if frame.is_error:
-        document = {"error": document.get("error", document)}
+        return DecodedEvent(error_type="unknown" if is_error else None)
+    if is_error and not document.get("error"):
+        document = {"error": document or True}
     event = DecodedEvent(error_type=read_error(document))
     whole = not str(document.get("object", "")).endswith(".chunk")
     choices = document.get("choices")
@@ -87,8 +110,8 @@ def count_tokens(choice: Mapping[str, object]) -> int | None:
     logprobs = choice.get("logprobs")
     if isinstance(logprobs, dict):
         lists = (logprobs.get(name) for name in ("content", "refusal", "tokens"))
-        entries = sum(len(one) for one in lists if isinstance(one, list))
-        return entries or None
+        content, refusal, tokens = (len(one) if isinstance(one, list) else 0 for one in lists)
+        return content + refusal or tokens or None
     return None
 
 
@@ -100,7 +123,9 @@ def read_choice(choice: Mapping[str, object], *, whole: bool) -> list[TokenKind]
         whole: The document is a finished completion, so its text is in `message`, not in a delta.
             In a chunk a `message` repeats what the deltas brought and is not generated text.
     """
-    delta = choice.get("message") if whole and "delta" not in choice else choice.get("delta")
+    delta = choice.get("delta")
+    if whole and not isinstance(delta, dict):
+        delta = choice.get("message")
     if not isinstance(delta, dict):
         return []
     kinds: list[TokenKind] = []
@@ -123,11 +148,7 @@ def read_choice(choice: Mapping[str, object], *, whole: bool) -> list[TokenKind]
 
 def _has_reasoning(delta: Mapping[str, object]) -> bool:
     # Gateways mirror the same text in several fields, so any of them counts once.
-    return any(
-        _has_text(delta[name])
-        for name in ("reasoning_content", "reasoning", "reasoning_details", "thinking")
-        if delta.get(name)
-    )
+    return any(_has_text(delta[name]) for name in _REASONING_FIELDS if delta.get(name))
 
 
 def _has_text(value: object) -> bool:
@@ -159,14 +180,13 @@ def _kinds_of_content_parts(parts: list[object], kinds: list[TokenKind]) -> list
 
 def _has_tool_call(delta: Mapping[str, object]) -> bool:
     calls = delta.get("tool_calls")
-    functions = (
-        [call.get("function") for call in calls if isinstance(call, dict)]
-        if (isinstance(calls, list))
-        else []
-    )
-    functions.append(delta.get("function_call"))
+    functions = [delta.get("function_call")]
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, dict):
+            functions += (call.get("function"), call.get("custom"))
     return any(
-        isinstance(function, dict) and bool(function.get("name") or function.get("arguments"))
+        isinstance(function, dict)
+        and any(function.get(name) for name in ("name", "arguments", "input"))
         for function in functions
     )
 
@@ -179,7 +199,11 @@ def _read_counts(document: Mapping[str, object], event: DecodedEvent) -> None:
     usage = find_usage(document)
     if usage is not None:
         event.usage = read_usage(usage)
-        running = usage.get("completion_tokens")
-        event.running_output_tokens = running if isinstance(running, int) else None
+        event.running_output_tokens = count_of(usage.get("completion_tokens"))
+    timings = document.get("timings")
+    if isinstance(timings, dict) and (cached := count_of(timings.get("cache_n"))) is not None:
+        told = event.usage or Usage()
+        if told.cached_input_tokens is None:
+            event.usage = replace(told, cached_input_tokens=cached)
     if "metrics" in document:
         event.server = read_server_timings(document)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 
-from phasemeter.core.errors import classify_error_object
+from phasemeter.core.errors import classify_error_document
 from phasemeter.core.timeline import Usage
 
 
 def find_usage(document: Mapping[str, object]) -> Mapping[str, object] | None:
     """Return the usage object of a chunk: top level, under `x_groq`, or inside a choice."""
-    usage = document.get("usage")
-    if isinstance(usage, dict):
-        return usage
-    vendor = document.get("x_groq")
-    if isinstance(vendor, dict) and isinstance(vendor.get("usage"), dict):
-        return vendor["usage"]  # type: ignore[no-any-return]
-    choices = document.get("choices")
-    if isinstance(choices, list):
-        for choice in choices:
-            if isinstance(choice, dict) and isinstance(choice.get("usage"), dict):
-                return choice["usage"]  # type: ignore[no-any-return]
+    for place in _places(document):
+        usage = place.get("usage")
+        if isinstance(usage, dict) and usage:
+            return usage
     return None
+
+
+def _places(document: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    """Where vendors put what concerns the whole response: the chunk, `x_groq`, the choices."""
+    yield document
+    choices = document.get("choices")
+    for place in (document.get("x_groq"), *(choices if isinstance(choices, list) else ())):
+        if isinstance(place, dict):
+            yield place
 
 
 def read_usage(usage: Mapping[str, object]) -> Usage:
@@ -30,20 +33,27 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
     `output_tokens` is everything generated: some vendors count reasoning outside
     `completion_tokens`, which shows when total = prompt + completion + reasoning.
     """
-    prompt = _count(usage.get("prompt_tokens"))
-    completion = _count(usage.get("completion_tokens"))
-    reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
+    prompt = count_of(usage.get("prompt_tokens"))
+    completion = count_of(usage.get("completion_tokens"))
+    reasoning = _first_count(
+        _detail(usage, "completion_tokens_details", "reasoning_tokens"),
+        usage.get("reasoning_tokens"),
+    )
     output = completion
     if (
         reasoning
         and prompt is not None
         and completion is not None
-        and _count(usage.get("total_tokens")) == prompt + completion + reasoning
+        and count_of(usage.get("total_tokens")) == prompt + completion + reasoning
     ):
         output = completion + reasoning
     return Usage(
         input_tokens=prompt,
-        cached_input_tokens=_detail(usage, "prompt_tokens_details", "cached_tokens"),
+        cached_input_tokens=_first_count(
+            _detail(usage, "prompt_tokens_details", "cached_tokens"),
+            usage.get("prompt_cache_hit_tokens"),
+            usage.get("cached_tokens"),
+        ),
         output_tokens=output,
         reasoning_tokens=reasoning,
     )
@@ -52,13 +62,14 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
 def read_error(document: Mapping[str, object]) -> str | None:
     """Return the class of an error told in band, or None where the document tells none.
 
-    Errors come under an `error` key, or flat as `{"object": "error", "message": ...}`.
+    Errors come under an `error` key (of the chunk, of `x_groq`, of a choice), or flat as
+    `{"object": "error", "message": ...}` or `{"type": "error", ...}`.
     """
-    error = document.get("error")
-    if error:
-        return classify_error_object(error)
-    if document.get("object") == "error":
-        return classify_error_object(document)
+    for place in _places(document):
+        if place.get("error"):
+            return classify_error_document(place)
+    if document.get("object") == "error" or document.get("type") == "error":
+        return classify_error_document(document)
     return None
 
 
@@ -68,13 +79,21 @@ def read_server_timings(document: Mapping[str, object]) -> dict[str, float]:
     if not isinstance(metrics, dict):
         return {}
     return {
-        str(name): float(value)
+        str(name): value
         for name, value in metrics.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
+        if isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
     }
 
 
-def _count(value: object) -> int | None:
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return False
+
+
+def count_of(value: object) -> int | None:
+    """Return a count, or None where the value is none."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if value >= 0 else None
@@ -82,4 +101,8 @@ def _count(value: object) -> int | None:
 
 def _detail(usage: Mapping[str, object], group: str, name: str) -> int | None:
     details = usage.get(group)
-    return _count(details.get(name)) if isinstance(details, dict) else None
+    return count_of(details.get(name)) if isinstance(details, dict) else None
+
+
+def _first_count(*values: object) -> int | None:
+    return next((count for count in map(count_of, values) if count is not None), None)

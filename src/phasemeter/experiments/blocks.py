@@ -70,13 +70,23 @@ def token_rate_blocks(stretches: Iterable[Stretch]) -> list[Block]:
     return blocks
 
 
-def request_blocks(stretches: Iterable[Stretch], metric: Metric) -> list[Block]:
-    """Return a per-request metric's samples in ns, one array a request."""
-    return [
-        np.fromiter(metric.samples(timeline), dtype=np.int64)
+def request_blocks(stretches: Iterable[Stretch], metric: Metric) -> dict[tuple[int, str], Block]:
+    """Return a per-request metric's samples in ns, by (repeat, key of the request in the plan)."""
+    return {
+        (stretch.mark.repeat, plan_key(timeline)): np.fromiter(
+            metric.samples(timeline), dtype=np.int64
+        )
         for stretch in stretches
         for timeline in stretch.timelines
-    ]
+    }
+
+
+def plan_key(timeline: Timeline) -> str:
+    """Return what identifies a request within its plan, the same each time the plan is run.
+
+    The driver makes identifiers of a salt, new each time, and this key.
+    """
+    return timeline.request_id.partition("-")[2]
 
 
 def _cells(mark: Mark) -> int:

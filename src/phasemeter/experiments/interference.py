@@ -17,6 +17,7 @@ from phasemeter.analysis.finding import Arm, Factor, Finding
 from phasemeter.analysis.records import Mark, RunRecords
 from phasemeter.analysis.summary import summarise_group
 from phasemeter.analysis.throughput import throughput
+from phasemeter.analysis.window import Window
 from phasemeter.core.clock import NS_PER_MS
 from phasemeter.core.record import Issued
 from phasemeter.core.timeline import Outcome, Timeline
@@ -26,10 +27,11 @@ from phasemeter.experiments.interference_verdict import Evidence, judge, notes_o
 from phasemeter.metrics import TTFT
 
 if TYPE_CHECKING:
-    from phasemeter.experiments.blocks import Block
+    pass
 
 BACKGROUND, INJECTED = "background", "injected"
 _ALONE = ("short_alone", "long_alone")
+_MEASURED = ("inject", "measure")
 
 
 def analyse(run: RunRecords) -> Finding:
@@ -68,16 +70,28 @@ class _Statistic:
     quantile: float | None
     words: str
 
-    def blocks(self, stretches: Sequence[Stretch]) -> list[Block]:
-        if self.name.startswith("gap"):
-            return gap_blocks(stretches)
-        if self.name.startswith("ttft"):
-            return request_blocks(stretches, TTFT)
-        return token_rate_blocks(stretches)
+    def ratio(
+        self, of: Sequence[Stretch], against: Sequence[Stretch], *, paired: bool
+    ) -> RatioInterval:
+        """Return the ratio of the statistic between two sides.
 
-    def ratio(self, of: Sequence[Stretch], against: Sequence[Stretch]) -> RatioInterval:
+        Args:
+            of: The compared side.
+            against: The reference side.
+            paired: Both sides met the same arrivals.
+        """
         statistic = np.mean if self.quantile is None else Quantile(self.quantile)
-        return ratio_interval(self.blocks(of), self.blocks(against), statistic)
+        if not self.name.startswith("ttft"):
+            cut = gap_blocks if self.name.startswith("gap") else token_rate_blocks
+            a, b = cut(of), cut(against)
+            return ratio_interval(a, b, statistic, paired=paired and len(a) == len(b))
+        first, second = request_blocks(of, TTFT), request_blocks(against, TTFT)
+        if not paired:
+            return ratio_interval(list(first.values()), list(second.values()), statistic)
+        both = sorted(first.keys() & second.keys())
+        return ratio_interval(
+            [first[key] for key in both], [second[key] for key in both], statistic, paired=True
+        )
 
 
 _GAPS = (
@@ -122,10 +136,17 @@ class _Records:
             dict.fromkeys((m.arm, m.condition) for m in sorted(self._run.marks, key=_order))
         )
 
-    def stretches(self, arm: str, condition: str, phase: str, class_name: str) -> list[Stretch]:
-        """A class's responses in a phase, one stretch a repeat."""
+    def stretches(self, arm: str, condition: str, phase: str, *classes: str) -> list[Stretch]:
+        """The responses of one or more classes in a phase, one stretch a repeat."""
         return [
-            Stretch(mark, self._groups.get((arm, condition, str(mark.repeat), class_name), ()))
+            Stretch(
+                mark,
+                [
+                    timeline
+                    for name in classes
+                    for timeline in self._groups.get((arm, condition, str(mark.repeat), name), ())
+                ],
+            )
             for mark in self._run.marks
             if (mark.arm, mark.condition, mark.phase) == (arm, condition, phase)
         ]
@@ -138,6 +159,14 @@ class _Records:
             [t for t in run.timelines if (t.tags.get("arm"), t.tags.get("condition")) == wanted],
             [i for i in run.issued if (i.tags.get("arm"), i.tags.get("condition")) == wanted],
         )
+
+    def windows(self, arm: str, condition: str) -> list[Window]:
+        """The measured phases of one condition on one topology."""
+        return [
+            Window(mark.start_ns, mark.end_ns)
+            for mark in self._run.marks
+            if (mark.arm, mark.condition) == (arm, condition) and mark.phase in _MEASURED
+        ]
 
     def mix_classes(self) -> dict[str, str]:
         """Classes of the mix, each with the condition in which it was alone."""
@@ -160,7 +189,7 @@ def _inject_factors(records: _Records, arm: str) -> list[Factor]:
     return [
         _factor(
             f"{arm}.inject.background.{one.name}",
-            one.ratio(of, against),
+            one.ratio(of, against, paired=False),
             f"{one.words} of background streams while prompts are injected ({arm})",
             f"the same streams alone ({arm})",
         )
@@ -176,7 +205,7 @@ def _mix_factors(records: _Records, arm: str) -> list[Factor]:
         factors += [
             _factor(
                 f"{arm}.together.{class_name}.{one.name}",
-                one.ratio(together, alone),
+                one.ratio(together, alone, paired=True),
                 f"{one.words} of {class_name} requests beside the other class ({arm})",
                 f"the same arrivals alone ({arm})",
             )
@@ -186,20 +215,23 @@ def _mix_factors(records: _Records, arm: str) -> list[Factor]:
 
 
 def _topology_factors(records: _Records, first: str, second: str) -> list[Factor]:
-    cases = [
-        ("inject", "inject", BACKGROUND, (*_GAPS, _THROUGHPUT)),
-        ("inject", "inject", INJECTED, _TTFTS),
+    cases: list[tuple[str, str, tuple[str, ...], tuple[_Statistic, ...]]] = [
+        ("inject", "inject", (BACKGROUND,), (*_GAPS, _THROUGHPUT)),
+        ("inject", "inject", (INJECTED,), _TTFTS),
     ]
-    cases += [("together", "measure", name, _ALL) for name in records.mix_classes()]
+    classes = tuple(records.mix_classes())
+    cases += [("together", "measure", (name,), _ALL) for name in classes]
+    cases.append(("together", "measure", classes, (_THROUGHPUT,)))
     factors = []
-    for condition, phase, class_name, statistics in cases:
-        of = records.stretches(second, condition, phase, class_name)
-        against = records.stretches(first, condition, phase, class_name)
+    for condition, phase, names, statistics in cases:
+        of = records.stretches(second, condition, phase, *names)
+        against = records.stretches(first, condition, phase, *names)
+        label = names[0] if len(names) == 1 else "all"
         factors += [
             _factor(
-                f"{second}_vs_{first}.{condition}.{class_name}.{one.name}",
-                one.ratio(of, against),
-                f"{one.words} of {class_name} requests, condition {condition} ({second})",
+                f"{second}_vs_{first}.{condition}.{label}.{one.name}",
+                one.ratio(of, against, paired=True),
+                f"{one.words} of {label} requests, condition {condition} ({second})",
                 f"the same requests on {first}",
             )
             for one in statistics
@@ -215,6 +247,7 @@ def _factor(name: str, ratio: RatioInterval, of: str, against: str) -> Factor:
 def _arm(records: _Records, arm: str, condition: str) -> Arm:
     timelines, issued = records.group(arm, condition)
     group = summarise_group(timelines, issued)
+    windows = records.windows(arm, condition)
     return Arm(
         name=f"{arm}/{condition}",
         topology=arm,
@@ -223,7 +256,7 @@ def _arm(records: _Records, arm: str, condition: str) -> Arm:
         requests=group["requests"],
         metrics=group["metrics"],
         classes=group["classes"],
-        throughput=throughput(timelines),
+        throughput=throughput(timelines, windows),
     )
 
 

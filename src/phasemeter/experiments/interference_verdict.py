@@ -46,13 +46,13 @@ def judge(evidence: Evidence, arms: Sequence[str]) -> Verdict:
     first = arms[0]
     main = evidence.factors[f"{first}.inject.background.gap_p99"]
     interferes = main.ci95 is not None and main.ci95[0] > RELEVANT_FACTOR
-    sentences = [_inject_sentence(evidence, arm) for arm in arms]
+    if interferes:
+        sentences = [f"Interference was shown on {first}."]
+    else:
+        sentences = [f"No interference above {RELEVANT_FACTOR} times was shown on {first}."]
+    sentences += [_inject_sentence(evidence, arm) for arm in arms]
     if len(arms) == 2:
         sentences += _comparison(evidence, arms)
-    if not interferes:
-        sentences.insert(
-            0, f"No interference above a factor of {RELEVANT_FACTOR} was shown on {first}."
-        )
     return Verdict("interference" if interferes else "none", " ".join(filter(None, sentences)))
 
 
@@ -72,13 +72,6 @@ def notes_on(evidence: Evidence, arms: Sequence[str]) -> tuple[str, ...]:
                 f"injection were exposed to one of {overlap.injections} prompts; "
                 f"{overlap.stalls} gaps were stalls."
             )
-    unclear = [
-        factor.name
-        for factor in evidence.factors.values()
-        if factor.ci95 is not None and factor.ci95[0] <= 1 <= factor.ci95[1]
-    ]
-    if unclear:
-        notes.append(f"Not told apart from no effect: {', '.join(unclear)}.")
     if evidence.failed:
         notes.append(f"{evidence.failed} of {evidence.issued} requests did not end ok.")
     return tuple(notes)
@@ -109,48 +102,71 @@ def _reason_against(evidence: Evidence, arms: Sequence[str]) -> str | None:
 def _inject_sentence(evidence: Evidence, arm: str) -> str:
     factor = evidence.factors[f"{arm}.inject.background.gap_p99"]
     before, after = (evidence.gap_p99_ms.get(f"{arm}.{phase}") for phase in ("baseline", "inject"))
-    longest = max(one.longest_gap_ms for one in evidence.overlaps[arm].exposures)
     if before is None or after is None:
         return ""
+    longest = max(one.longest_gap_ms for one in evidence.overlaps[arm].exposures)
     return (
-        f"On {arm}, injected prompts changed the gap p99 of the streams beside them from "
-        f"{before:.1f} to {after:.1f} ms ({_times(factor)}); the longest wait was {longest:.0f} ms."
+        f"On {arm}, injecting prompts took the gap p99 of the streams beside them from "
+        f"{before:.1f} to {after:.1f} ms, {_times(factor)}; the longest wait was {longest:.0f} ms."
     )
 
 
 def _comparison(evidence: Evidence, arms: Sequence[str]) -> list[str]:
+    """Say for what the second topology was better, worse, and not clearly different."""
     first, second = arms
-    gpus = evidence.gpus.get(first)
-    count = f"the same {gpus} GPUs or cores" if gpus else "equal hardware, as told"
-    sentences = [f"Against {first}, {second} on {count}:"]
-    prefix = f"{second}_vs_{first}.together"
-    parts = []
-    for class_name in _classes(evidence, prefix):
-        named = {
-            "TTFT p50": f"{prefix}.{class_name}.ttft_p50",
-            "TTFT p99": f"{prefix}.{class_name}.ttft_p99",
-            "gap p99": f"{prefix}.{class_name}.gap_p99",
-            "throughput": f"{prefix}.{class_name}.throughput",
-        }
-        figures = [
-            f"{words} {_times(evidence.factors[name])}"
-            for words, name in named.items()
-            if evidence.factors[name].value is not None
+    better, worse, unclear = [], [], []
+    for name, words in _compared(evidence, f"{second}_vs_{first}"):
+        factor = evidence.factors[name]
+        if factor.ci95 is None:
+            continue
+        lo, hi = factor.ci95
+        lower_is_better = not name.endswith("throughput")
+        if lo <= 1 <= hi:
+            unclear.append(words)
+        elif (hi < 1) == lower_is_better:
+            better.append(f"{words} ({_times(factor)})")
+        else:
+            worse.append(f"{words} ({_times(factor)})")
+    count = evidence.gpus.get(first)
+    told = "equal hardware, as told" if count is None else f"equal hardware ({count} each)"
+    sentences = []
+    for label, items in (("better", better), ("worse", worse)):
+        if items:
+            sentences.append(f"At {told}, {second} was {label} than {first} in {_list(items)}.")
+    if unclear:
+        sentences.append(f"No clear difference in {_list(unclear)}.")
+    return sentences
+
+
+def _compared(evidence: Evidence, prefix: str) -> list[tuple[str, str]]:
+    """Return (factor name, words) of what the verdict compares between topologies."""
+    compared = [
+        (f"{prefix}.inject.background.gap_p99", "gap p99 of the streams beside injected prompts"),
+        (f"{prefix}.inject.injected.ttft_p50", "TTFT p50 of the injected prompts"),
+    ]
+    for class_name in _mix_classes(evidence, f"{prefix}.together."):
+        compared += [
+            (f"{prefix}.together.{class_name}.ttft_p50", f"TTFT p50 of {class_name} requests"),
+            (f"{prefix}.together.{class_name}.ttft_p99", f"TTFT p99 of {class_name} requests"),
+            (f"{prefix}.together.{class_name}.gap_p99", f"gap p99 of {class_name} requests"),
         ]
-        if figures:
-            parts.append(f"{class_name} requests in the mix had {', '.join(figures)}")
-    return [*sentences, "; ".join(parts) + "."] if parts else []
+    compared.append((f"{prefix}.together.all.throughput", "throughput of the mix"))
+    return [(name, words) for name, words in compared if name in evidence.factors]
 
 
-def _classes(evidence: Evidence, prefix: str) -> list[str]:
-    names = (name.split(".")[2] for name in evidence.factors if name.startswith(prefix + "."))
-    return list(dict.fromkeys(names))
+def _mix_classes(evidence: Evidence, prefix: str) -> list[str]:
+    names = (name.split(".")[2] for name in evidence.factors if name.startswith(prefix))
+    return [name for name in dict.fromkeys(names) if name != "all"]
+
+
+def _list(items: Sequence[str]) -> str:
+    return ", ".join(items[:-1]) + f" and {items[-1]}" if len(items) > 1 else items[0]
 
 
 def _times(factor: Factor) -> str:
     if factor.value is None:
-        return "not measured"
+        return "a factor that could not be measured"
     if factor.ci95 is None:
-        return f"x {factor.value:.2f}, no interval"
+        return f"{factor.value:.3g} times, without an interval"
     lo, hi = factor.ci95
-    return f"x {factor.value:.2f} [{lo:.2f}, {hi:.2f}]"
+    return f"{factor.value:.3g} times [{lo:.3g}, {hi:.3g}]"

@@ -1,11 +1,14 @@
 """Fluidity: share of token deadlines met when slack carries over.
 
 The first token is due after `ttft_deadline_ns`, each later one `gap_deadline_ns` after the one before;
-time won is kept as slack, and one long stall misses as many deadlines as fit into it. Definition:
-Etalon, arXiv 2407.07000, in the semantics of its published code.
+time won is kept as slack, and one long stall misses as many deadlines as fit into it. Coalesced events
+count too: a deadline asks when a token was there, which is known of them. Definition: Etalon,
+arXiv 2407.07000, in the semantics of its published code.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from phasemeter.core.timeline import Timeline
 
@@ -27,7 +30,8 @@ def fluidity(timeline: Timeline, *, ttft_deadline_ns: int, gap_deadline_ns: int)
         met, slack_ns = 1, ttft_deadline_ns - ttft_ns
     else:
         missed, slack_ns = 1 + (ttft_ns - ttft_deadline_ns) // gap_deadline_ns, 0
-    for gap_ns, _ in timeline.gaps():
+    for earlier, later in pairwise(timeline.events):
+        gap_ns = later.t_ns - earlier.t_ns
         if gap_ns <= gap_deadline_ns + slack_ns:
             slack_ns += gap_deadline_ns - gap_ns
             met += 1

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from phasemeter.core.clock import NS_PER_MS
 from phasemeter.core.decoding import Dialect
@@ -19,6 +20,11 @@ from phasemeter.core.errors import UsageError
 from phasemeter.core.meter import StreamEnd, StreamMeter
 from phasemeter.core.timeline import Outcome, Timeline
 from phasemeter.dialects import by_name
+
+_T = TypeVar("_T")
+_FORMS: Mapping[type, str] = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
+_ENDS = {"eof": StreamEnd.EOF, "reset": StreamEnd.LOST}
+_MAX_MS = 1e12
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +65,7 @@ class RecordedCase:
         except OSError as fault:
             msg = f"case {path}: cannot be read ({fault.strerror})"
             raise UsageError(msg) from fault
-        except ValueError as fault:
+        except (ValueError, RecursionError) as fault:
             msg = f"case {path}: not JSON ({fault})"
             raise UsageError(msg) from fault
         try:
@@ -67,30 +73,24 @@ class RecordedCase:
         except UsageError as fault:
             msg = f"case {path}: {fault}"
             raise UsageError(msg) from fault
-        except (KeyError, TypeError, ValueError, AttributeError) as fault:
-            msg = f"case {path}: field missing or of the wrong form: {fault}"
-            raise UsageError(msg) from fault
 
     @classmethod
     def _of_document(cls, document: Mapping[str, object], stem: str) -> RecordedCase:
         if not isinstance(document, dict):
             msg = f"a case is a JSON object, not {type(document).__name__}"
             raise UsageError(msg)
-        end = document["end"]
-        if end["how"] not in ("eof", "reset"):
-            msg = f"end.how: {end['how']!r} is not known; accepted: eof, reset"
-            raise UsageError(msg)
         headers_t_ms = document.get("headers_t_ms")
+        end_ns, end = _end(_field(document, "end", dict))
         return cls(
             name=str(document.get("name", stem)),
-            dialect=by_name(document["dialect"]),
-            status=int(document["status"]),
-            headers={name.lower(): value for name, value in document["headers"].items()},
-            headers_ns=None if headers_t_ms is None else _ns(headers_t_ms),
-            reads=tuple((_ns(t_ms), _bytes(data)) for t_ms, data in document["reads"]),
-            end_ns=_ns(end["t_ms"]),
-            end=StreamEnd.EOF if end["how"] == "eof" else StreamEnd.LOST,
-            expect=document.get("expect"),
+            dialect=by_name(_field(document, "dialect", str)),
+            status=_field(document, "status", int),
+            headers=_headers(_field(document, "headers", dict)),
+            headers_ns=None if headers_t_ms is None else _ns(headers_t_ms, "headers_t_ms"),
+            reads=tuple(_read(one, i) for i, one in enumerate(_field(document, "reads", list))),
+            end_ns=end_ns,
+            end=end,
+            expect=_field(document, "expect", dict) if document.get("expect") is not None else None,
         )
 
     def run(self) -> Timeline:
@@ -146,8 +146,41 @@ def differences(
     }
 
 
-def _ns(t_ms: float) -> int:
-    return round(float(t_ms) * NS_PER_MS)
+def _field(document: Mapping[str, object], name: str, form: type[_T]) -> _T:
+    if name not in document:
+        msg = f"{name}: missing; accepted: {_FORMS[form]}"
+        raise UsageError(msg)
+    value = document[name]
+    if not isinstance(value, form) or isinstance(value, bool):
+        msg = f"{name}: {_FORMS[form]} is accepted, not {type(value).__name__}"
+        raise UsageError(msg)
+    return value
+
+
+def _headers(headers: Mapping[str, object]) -> dict[str, str]:
+    return {name.lower(): _field(headers, name, str) for name in headers}
+
+
+def _end(end: Mapping[str, object]) -> tuple[int, StreamEnd]:
+    how = _field(end, "how", str)
+    if how not in _ENDS:
+        msg = f"end.how: {how!r} is not known; accepted: {', '.join(_ENDS)}"
+        raise UsageError(msg)
+    return _ns(end.get("t_ms"), "end.t_ms"), _ENDS[how]
+
+
+def _read(read: object, index: int) -> tuple[int, bytes]:
+    if not isinstance(read, list) or len(read) != 2:
+        msg = f"reads[{index}]: a read is [t_ms, text or {{'b64': text}}]"
+        raise UsageError(msg)
+    return _ns(read[0], f"reads[{index}]"), _bytes(read[1])
+
+
+def _ns(t_ms: object, name: str) -> int:
+    if isinstance(t_ms, bool) or not isinstance(t_ms, int | float) or not abs(t_ms) < _MAX_MS:
+        msg = f"{name}: a time in ms is accepted, not {t_ms!r}"
+        raise UsageError(msg)
+    return round(t_ms * NS_PER_MS)
 
 
 def _ms(t_ns: int | None) -> float | None:

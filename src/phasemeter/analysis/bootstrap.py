@@ -1,0 +1,134 @@
+"""Confidence intervals of ratios by the percentile bootstrap over whole blocks.
+
+A block is one request or one stretch of time with all its samples. Gaps within a stream hang together,
+so single gaps are never resampled: an interval from them would be too narrow (Efron and Tibshirani, An
+Introduction to the Bootstrap, 1993, chapter 8; Kuensch 1989 for blocks).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Block = npt.NDArray[np.float64]
+    Statistic = Callable[[Block], float]
+
+CONFIDENCE = 0.95
+
+
+class RatioInterval(NamedTuple):
+    """A ratio and its 95 % interval.
+
+    Attributes:
+        value: The ratio; None where a side is empty or the divisor is 0.
+        lo: Lower bound; None where there is no ratio or fewer than two blocks on a side.
+        hi: Upper bound, likewise.
+    """
+
+    value: float | None
+    lo: float | None
+    hi: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """The smallest sample that at least a share q of all samples does not exceed (nearest rank).
+
+    Attributes:
+        q: Share, 0 < q <= 1; 1 is the maximum.
+    """
+
+    q: float
+
+    def __call__(self, samples: Block) -> float:
+        """Return the quantile of a non-empty array."""
+        rank = max(math.ceil(self.q * samples.size), 1)
+        return float(np.partition(samples, rank - 1)[rank - 1])
+
+
+def ratio_interval(
+    a_blocks: Sequence[npt.NDArray[np.int64] | npt.NDArray[np.float64]],
+    b_blocks: Sequence[npt.NDArray[np.int64] | npt.NDArray[np.float64]],
+    statistic: Statistic,
+    *,
+    paired: bool = False,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> RatioInterval:
+    """Return statistic(all of a) / statistic(all of b) with a 95 % bootstrap interval.
+
+    Args:
+        a_blocks: Samples of the compared side, one array a block.
+        b_blocks: Samples of the reference side.
+        statistic: Takes pooled samples to one number; `Quantile` is fast.
+        paired: The n-th block of a goes with the n-th of b (the same request, the same second of one
+            schedule): both are drawn together, so that what the two have in common cancels out.
+            Without pairs empty blocks are dropped.
+        resamples: How often blocks are drawn anew.
+        seed: Seed of the draws: same input and seed, same interval.
+
+    Raises:
+        ValueError: If paired blocks are not as many on each side.
+    """
+    if paired and len(a_blocks) != len(b_blocks):
+        msg = f"paired blocks must be as many on each side, got {len(a_blocks)} and {len(b_blocks)}"
+        raise ValueError(msg)
+    a = [block.astype(np.float64) for block in a_blocks if paired or block.size]
+    b = [block.astype(np.float64) for block in b_blocks if paired or block.size]
+    if not any(block.size for block in a) or not any(block.size for block in b):
+        return RatioInterval(None, None, None)
+    divisor = statistic(np.concatenate(b))
+    if divisor == 0:
+        return RatioInterval(None, None, None)
+    value = statistic(np.concatenate(a)) / divisor
+    if min(len(a), len(b)) < 2:
+        return RatioInterval(value, None, None)
+    a_seed, b_seed = np.random.SeedSequence(seed).spawn(2)
+    if paired:
+        b_seed = a_seed  # the same draws on both sides
+    numerators = np.fromiter(_resample(a, statistic, resamples, a_seed), dtype=np.float64)
+    divisors = np.fromiter(_resample(b, statistic, resamples, b_seed), dtype=np.float64)
+    usable = divisors != 0
+    if not usable.any():
+        return RatioInterval(value, None, None)
+    tail = (1 - CONFIDENCE) / 2
+    lo, hi = np.quantile(numerators[usable] / divisors[usable], [tail, 1 - tail])
+    return RatioInterval(value, float(lo), float(hi))
+
+
+def _resample(
+    blocks: Sequence[Block],
+    statistic: Statistic,
+    resamples: int,
+    seed: np.random.SeedSequence,
+) -> Iterator[float]:
+    """Yield the statistic of blocks drawn with replacement."""
+    rng = np.random.default_rng(seed)
+    if isinstance(statistic, Quantile):
+        yield from _resample_quantile(blocks, statistic.q, resamples, rng)
+        return
+    for _ in range(resamples):
+        drawn = rng.integers(len(blocks), size=len(blocks))
+        yield statistic(np.concatenate([blocks[index] for index in drawn]))
+
+
+def _resample_quantile(
+    blocks: Sequence[Block], q: float, resamples: int, rng: np.random.Generator
+) -> Iterator[float]:
+    """Sort once; a draw is then only a weight a block, and the quantile a look-up."""
+    pooled = np.concatenate(blocks)
+    owner = np.repeat(np.arange(len(blocks)), [block.size for block in blocks])
+    order = np.argsort(pooled, kind="stable")
+    pooled, owner = pooled[order], owner[order]
+    for _ in range(resamples):
+        drawn = rng.integers(len(blocks), size=len(blocks))
+        running = np.cumsum(np.bincount(drawn, minlength=len(blocks))[owner])
+        rank = max(math.ceil(q * int(running[-1])), 1)
+        yield float(pooled[np.searchsorted(running, rank, side="left")])

@@ -1,0 +1,229 @@
+"""Reads a run folder: the manifest and every whole line of its record files.
+
+Files are append-only and may be cut off anywhere by a killed process: a last line without line feed is
+dropped silently, any other line that cannot be read is counted.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from phasemeter.analysis.manifest import load_manifest, refuse_newer
+from phasemeter.core.record import SCHEMA_VERSION, Issued, parse_issued, parse_record
+from phasemeter.core.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """One phase of one arm, in monotonic ns.
+
+    Attributes:
+        arm: Name of the topology under test (`load` for a load run).
+        condition: What was done to it.
+        repeat: Which repetition.
+        phase: prime, baseline, inject, recovery or measure.
+        start_ns: Begin of the phase.
+        end_ns: End of the phase.
+    """
+
+    arm: str
+    condition: str
+    repeat: int
+    phase: str
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEnd:
+    """What a load worker said about itself at its end; None where it did not say.
+
+    Attributes:
+        worker: Its number.
+        ended: `done` or `interrupted`.
+        cpu_s: CPU time it used.
+        wall_s: Wall time it ran.
+        reads: Socket reads it made.
+        token_events: Token events it saw.
+        loop_lag_ns: p50, p99 and maximum of how late its loop came round.
+        send_lag_ns: p50, p99 and maximum of how late its sends were.
+    """
+
+    worker: int
+    ended: str
+    cpu_s: float | None = None
+    wall_s: float | None = None
+    reads: int | None = None
+    token_events: int | None = None
+    loop_lag_ns: tuple[float, float, float] | None = None
+    send_lag_ns: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecords:
+    """Everything that a run folder tells.
+
+    Attributes:
+        path: The folder.
+        manifest: Content of `run.json`.
+        timelines: Responses that ended, in file order.
+        issued: Requests that were started, in file order.
+        marks: Phases; empty where the run was cut off before it wrote any.
+        workers: What workers said at their end; a killed worker says nothing.
+        record_files: How many record files there are, one a worker.
+        unreadable_lines: Whole lines that could not be understood, over all files.
+    """
+
+    path: Path
+    manifest: Mapping[str, object]
+    timelines: tuple[Timeline, ...] = ()
+    issued: tuple[Issued, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    workers: tuple[WorkerEnd, ...] = ()
+    record_files: int = 0
+    unreadable_lines: int = 0
+
+
+@dataclass(slots=True)
+class _Reading:
+    """What has been read so far."""
+
+    timelines: list[Timeline] = field(default_factory=list)
+    issued: list[Issued] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    workers: list[WorkerEnd] = field(default_factory=list)
+    unreadable_lines: int = 0
+
+
+def load_run(path: Path) -> RunRecords:
+    """Read a run folder, finished or killed.
+
+    Raises:
+        UsageError: If the folder is missing, holds no run, or was written by a newer phasemeter.
+    """
+    path = Path(path)
+    manifest = load_manifest(path)
+    record_paths = sorted(path.glob("records-*.jsonl"))
+    reading = _Reading()
+    with _no_collections():
+        for record_path in record_paths:
+            _read_records(record_path, reading)
+    _read_marks(path / "marks.jsonl", reading)
+    _read_workers(path / "workers.jsonl", reading)
+    return RunRecords(
+        path=path,
+        manifest=manifest,
+        timelines=tuple(reading.timelines),
+        issued=tuple(reading.issued),
+        marks=tuple(reading.marks),
+        workers=tuple(reading.workers),
+        record_files=len(record_paths),
+        unreadable_lines=reading.unreadable_lines,
+    )
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n") and line != b"\n":
+                yield line
+
+
+def _objects(path: Path, reading: _Reading) -> Iterator[dict[str, object]]:
+    """Yield the JSON objects of a file's whole lines, counting the lines that are none."""
+    for line in _whole_lines(path):
+        try:
+            document = json.loads(line)
+        except ValueError:
+            document = None
+        if isinstance(document, dict):
+            yield document
+        else:
+            reading.unreadable_lines += 1
+
+
+def _read_records(path: Path, reading: _Reading) -> None:
+    for document in _objects(path, reading):
+        try:
+            if "id" in document:
+                reading.timelines.append(parse_record(document))
+            elif "issued" in document:
+                reading.issued.append(parse_issued(document))
+            else:
+                refuse_newer(int(str(document["phasemeter_records"])), SCHEMA_VERSION, path)
+        except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
+            reading.unreadable_lines += 1
+
+
+def _read_marks(path: Path, reading: _Reading) -> None:
+    if not path.is_file():
+        return
+    for document in _objects(path, reading):
+        try:
+            reading.marks.append(
+                Mark(
+                    arm=str(document["arm"]),
+                    condition=str(document["condition"]),
+                    repeat=int(str(document.get("repeat", 1))),
+                    phase=str(document["phase"]),
+                    start_ns=int(str(document["start_ns"])),
+                    end_ns=int(str(document["end_ns"])),
+                )
+            )
+        except (KeyError, ValueError):
+            reading.unreadable_lines += 1
+
+
+def _read_workers(path: Path, reading: _Reading) -> None:
+    if not path.is_file():
+        return
+    for document in _objects(path, reading):
+        try:
+            reading.workers.append(_parse_worker(document))
+        except (KeyError, TypeError, ValueError):
+            reading.unreadable_lines += 1
+
+
+def _parse_worker(document: Mapping[str, object]) -> WorkerEnd:
+    return WorkerEnd(
+        worker=int(str(document["worker"])),
+        ended=str(document["ended"]),
+        cpu_s=_number(document.get("cpu_s")),
+        wall_s=_number(document.get("wall_s")),
+        reads=_whole_number(document.get("reads")),
+        token_events=_whole_number(document.get("token_events")),
+        loop_lag_ns=_triple(document.get("loop_lag_ns")),
+        send_lag_ns=_triple(document.get("send_lag_ns")),
+    )
+
+
+def _number(value: object) -> float | None:
+    return None if value is None else float(str(value))
+
+
+def _whole_number(value: object) -> int | None:
+    return None if value is None else int(str(value))
+
+
+def _triple(value: object) -> tuple[float, float, float] | None:
+    if not isinstance(value, list) or any(item is None for item in value):
+        return None
+    p50, p99, maximum = (float(item) for item in value)
+    return p50, p99, maximum
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Hold the cycle collector while millions of acyclic objects are made: it would walk them all."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

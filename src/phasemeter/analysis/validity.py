@@ -1,0 +1,158 @@
+"""Can a run be believed? Small rules over what the run tells about itself; the worst one decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from phasemeter.analysis.records import WorkerEnd
+from phasemeter.analysis.shape import RequestCounts, Validity, ValidityVerdict
+
+COALESCED_SHARE_SUSPECT = 0.05
+LOOP_LAG_SUSPECT_MS = 5.0
+LOOP_LAG_INVALID_MS = 50.0
+SEND_LAG_SUSPECT_MS = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the rules look at.
+
+    Attributes:
+        requests: Requests by outcome.
+        record_count: Responses with a record, whatever their outcome.
+        token_events: Token events of all responses.
+        streams_with_tokens: Responses with at least one token event.
+        coalesced_events: Token events without a gap of their own.
+        stamp_sources: Every stamp source that occurs.
+        clock_steps: Responses during which the wall clock moved.
+        send_lag_p99_ms: 99th percentile of the client queue, None where nothing was planned.
+        workers: What the workers said at their end.
+        record_files: Record files, one a worker.
+        unreadable_lines: Whole lines that could not be understood.
+    """
+
+    requests: RequestCounts
+    record_count: int = 0
+    token_events: int = 0
+    streams_with_tokens: int = 0
+    coalesced_events: int = 0
+    stamp_sources: frozenset[str] = frozenset()
+    clock_steps: int = 0
+    send_lag_p99_ms: float | None = None
+    workers: Sequence[WorkerEnd] = ()
+    record_files: int = 0
+    unreadable_lines: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason against a run.
+
+    Attributes:
+        severity: What this reason alone makes of the run.
+        text: One sentence with the figures.
+    """
+
+    severity: Literal["suspect", "invalid"]
+    text: str
+
+
+def nothing_finished(evidence: Evidence) -> Reason | None:
+    """Without an ok response there is no latency to report."""
+    if evidence.requests["ok"] > 0:
+        return None
+    issued = evidence.requests["issued"]
+    return Reason("invalid", f"no request ended ok ({issued} issued)")
+
+
+def issued_mismatch(evidence: Evidence) -> Reason | None:
+    """Every request issued has exactly one record or is in flight."""
+    counts = evidence.requests
+    accounted = evidence.record_count + counts["in_flight"]
+    if counts["issued"] == accounted:
+        return None
+    return Reason(
+        "invalid", f"{counts['issued']} requests issued but {accounted} accounted for by outcome"
+    )
+
+
+def unreadable_lines(evidence: Evidence) -> Reason | None:
+    """A line that is whole and cannot be read is a lost request."""
+    if evidence.unreadable_lines == 0:
+        return None
+    return Reason("suspect", f"{evidence.unreadable_lines} record lines could not be read")
+
+
+def workers_missing(evidence: Evidence) -> Reason | None:
+    """A worker that did not say how it ended was killed, and its own lag is unknown."""
+    silent = evidence.record_files - len(evidence.workers)
+    if silent <= 0:
+        return None
+    return Reason(
+        "suspect",
+        f"{silent} of {evidence.record_files} load workers did not end in order: "
+        "their loop and send lag are unknown",
+    )
+
+
+def clock_steps(evidence: Evidence) -> Reason | None:
+    """Kernel stamps are wall-clock time: a step of it spoils the spans it falls into."""
+    if evidence.clock_steps == 0:
+        return None
+    return Reason("suspect", f"the wall clock moved during {evidence.clock_steps} responses")
+
+
+def coalesced(evidence: Evidence) -> Reason | None:
+    """Events that share a read have no gap; many of them make the gap percentiles too high."""
+    gaps = evidence.token_events - evidence.streams_with_tokens
+    if gaps <= 0 or evidence.coalesced_events <= COALESCED_SHARE_SUSPECT * gaps:
+        return None
+    share = evidence.coalesced_events / gaps
+    return Reason(
+        "suspect",
+        f"{share:.1%} of the gaps are unknown: their token events came in one read with others",
+    )
+
+
+def loop_lag(evidence: Evidence) -> Reason | None:
+    """Stamps taken in user space are late by the lag of the loop that takes them."""
+    if not evidence.stamp_sources - {"kernel"}:
+        return None
+    lags_ms = [worker.loop_lag_ns[1] / 1e6 for worker in evidence.workers if worker.loop_lag_ns]
+    worst_ms = max(lags_ms, default=0.0)
+    if worst_ms <= LOOP_LAG_SUSPECT_MS:
+        return None
+    severity: Literal["suspect", "invalid"] = (
+        "invalid" if worst_ms > LOOP_LAG_INVALID_MS else "suspect"
+    )
+    return Reason(severity, f"user-space stamps with a client loop lag of {worst_ms:.1f} ms (p99)")
+
+
+def send_lag(evidence: Evidence) -> Reason | None:
+    """Requests sent late make the offered load something else than the plan."""
+    lag_ms = evidence.send_lag_p99_ms
+    if lag_ms is None or lag_ms <= SEND_LAG_SUSPECT_MS:
+        return None
+    return Reason("suspect", f"requests were sent up to {lag_ms:.0f} ms late (p99)")
+
+
+RULES: tuple[Callable[[Evidence], Reason | None], ...] = (
+    nothing_finished,
+    issued_mismatch,
+    loop_lag,
+    clock_steps,
+    coalesced,
+    send_lag,
+    unreadable_lines,
+    workers_missing,
+)
+
+
+def judge(evidence: Evidence) -> Validity:
+    """Apply every rule; reasons that make the run invalid come first."""
+    reasons = [reason for rule in RULES if (reason := rule(evidence)) is not None]
+    reasons.sort(key=lambda reason: reason.severity != "invalid")
+    verdict: ValidityVerdict = reasons[0].severity if reasons else "valid"
+    return Validity(verdict=verdict, reasons=[reason.text for reason in reasons])

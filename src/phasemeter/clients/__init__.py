@@ -1,0 +1,41 @@
+"""Client adapters: how a timing transport gets under a client object. A new one is a file and a line."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from phasemeter.clients import httpx_client, openai_client
+from phasemeter.transports.recorder import Recorder
+
+
+class ClientAdapter(Protocol):
+    """Knows one kind of client; imports no client library."""
+
+    def accepts(self, client: object) -> bool:
+        """Tell whether this adapter knows the client."""
+        ...
+
+    def timed(self, client: object, recorder: Recorder) -> object:
+        """Return a timed client of the same type, or the same object if it is timed already."""
+        ...
+
+
+BUILTIN: tuple[ClientAdapter, ...] = (openai_client.ADAPTER, httpx_client.ADAPTER)
+
+
+def wrap(client: object, recorder: Recorder) -> object:
+    """Return a timed client of the same type.
+
+    Raises:
+        TypeError: If no adapter knows the client.
+    """
+    for adapter in BUILTIN:
+        if adapter.accepts(client):
+            return adapter.timed(client, recorder)
+    cls = type(client)
+    msg = (
+        f"wrap() takes an openai.OpenAI or AsyncOpenAI client (Azure ones and subclasses too) or a "
+        f"Client or AsyncClient of httpx or httpx2, got {cls.__module__}.{cls.__qualname__}; "
+        f"for anything that yields there is time_stream()"
+    )
+    raise TypeError(msg)

@@ -1,0 +1,49 @@
+"""From a stream or response object back to what was measured of it."""
+
+from __future__ import annotations
+
+from phasemeter.clients.iterator import TimedAsyncIterator, TimedIterator
+from phasemeter.core.timeline import Timeline
+from phasemeter.transports.call import EXTENSION, TimedCall
+
+_WAYS = ("response", "http_response", "_response", "_raw_stream")
+_MAX_STEPS = 4
+
+
+def timeline(stream: object) -> Timeline | None:
+    """Return what was measured of a stream or response; None while it is running.
+
+    Accepts an openai Stream or AsyncStream, the objects that its `.stream()` helpers give, raw and
+    streaming responses, a response of httpx or httpx2, and what `time_stream` returned.
+
+    Raises:
+        LookupError: If the object was not timed.
+    """
+    if isinstance(stream, TimedIterator | TimedAsyncIterator):
+        return stream.timeline
+    call = _call_of(stream, _MAX_STEPS)
+    if call is None:
+        cls = type(stream)
+        msg = (
+            f"{cls.__module__}.{cls.__qualname__} was not timed: it does not come from a client that "
+            f"went through phasemeter.wrap(), nor from phasemeter.time_stream(), or its endpoint "
+            f"speaks no known dialect"
+        )
+        raise LookupError(msg)
+    return call.timeline
+
+
+def _call_of(stream: object, steps: int) -> TimedCall | None:
+    extensions = getattr(stream, "extensions", None)
+    if isinstance(extensions, dict) and isinstance(extensions.get(EXTENSION), TimedCall):
+        call = extensions[EXTENSION]
+        return call if isinstance(call, TimedCall) else None
+    if not steps:
+        return None
+    for way in _WAYS:
+        inner = getattr(stream, way, None)
+        if inner is not None and not isinstance(inner, type):
+            call = _call_of(inner, steps - 1)
+            if call is not None:
+                return call
+    return None

@@ -1,0 +1,1 @@
+"""From files to documents: terminal tables, one HTML page, percentile files. Pure: nothing is measured."""

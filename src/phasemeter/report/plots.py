@@ -1,0 +1,155 @@
+"""Which drawings a page shows, in which order, and what each one is said to show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from phasemeter.analysis.finding import Finding
+from phasemeter.analysis.phases import injected_topologies
+from phasemeter.analysis.records import RunRecords
+from phasemeter.analysis.samples import Samples, class_of
+from phasemeter.analysis.window import steady_window, whole_window
+from phasemeter.report.curves import gap_percentiles, ttft_distribution
+from phasemeter.report.figure import Figure, colours
+from phasemeter.report.interference_figures import (
+    gap_curves,
+    inject_raster,
+    interference_curve,
+    throughput_by_arm,
+    ttft_by_arm,
+)
+from phasemeter.report.raster import token_raster
+from phasemeter.report.rates import token_rate
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One drawing of a page.
+
+    Attributes:
+        name: Identifier within the page.
+        title: Heading.
+        lead: What it shows, in a sentence or two.
+        figure: The drawing; None where there is nothing to draw.
+        note: What was left out, or None.
+        key: Whether it stands at the top, before the factors.
+    """
+
+    name: str
+    title: str
+    lead: str
+    figure: Figure | None
+    note: str | None = None
+    key: bool = False
+
+
+def load_plots(run: RunRecords, samples: Mapping[str, Samples]) -> list[Plot]:
+    """Return the drawings of a load run."""
+    colour_of = _class_colours(run)
+    whole = whole_window(run.timelines)
+    rows = sorted(run.timelines, key=lambda timeline: timeline.started_ns)
+    raster = None if whole is None else token_raster(rows, colour_of, origin_ns=whole.start_ns)
+    return [
+        Plot(
+            "raster",
+            "Token raster",
+            "One row a request, first started at the bottom; one tick a token event; the pale bar is "
+            "the wait from the request sent to its first token. A column of gaps across rows is a "
+            "pause that everyone had.",
+            raster.figure if raster else None,
+            raster.note if raster else None,
+        ),
+        Plot(
+            "gaps",
+            "Gap percentiles",
+            "Time between token events of different reads. Each step to the right is the next nine of "
+            "the percentile, as HdrHistogram plots do.",
+            _drawn(gap_percentiles(_metric(samples, "gap"), colour_of)),
+        ),
+        Plot(
+            "ttft",
+            "Time to first token",
+            "Share of the requests that had their first token within a time.",
+            _drawn(ttft_distribution(_metric(samples, "ttft"), colour_of)),
+        ),
+        Plot(
+            "rate",
+            "Tokens per second over time",
+            "All responses, whatever their outcome. The grey stretch is the steady window.",
+            None
+            if whole is None
+            else token_rate(run.timelines, colour_of, whole, steady_window(run.timelines)),
+        ),
+    ]
+
+
+def interference_plots(run: RunRecords, finding: Finding) -> list[Plot]:
+    """Return the drawings of an interference run."""
+    return [
+        *_inject_rasters(run),
+        Plot(
+            "gaps",
+            "Gaps of the background streams, before and during the injection",
+            "Percentiles of the time between token events. Dotted: the streams alone. Solid: while "
+            "prompts are injected. The further apart at the right, the longer the others stall.",
+            _drawn(gap_curves(run)),
+        ),
+        Plot(
+            "exposures",
+            "Interference curve",
+            "Each dot is one injected prompt: the longest background gap that overlaps its [sent, "
+            "first token], over its length. Dotted: p99 of the gaps before the injection.",
+            _drawn(interference_curve(run, finding.exposures)),
+        ),
+        Plot(
+            "ttft",
+            "Time to first token by class and arm",
+            "p50, p90 and p99 of each class: alone and together with the other class, on each "
+            "topology.",
+            _drawn(ttft_by_arm(finding)),
+        ),
+        Plot(
+            "throughput",
+            "Throughput by arm",
+            "Output tokens per second of the ok responses over each arm's whole time.",
+            throughput_by_arm(finding.arms) if finding.arms else None,
+        ),
+    ]
+
+
+def _inject_rasters(run: RunRecords) -> list[Plot]:
+    colour_of = _class_colours(run)
+    plots = []
+    for number, topology in enumerate(injected_topologies(run), start=1):
+        raster = inject_raster(run, topology, colour_of)
+        plots.append(
+            Plot(
+                f"raster{number}",
+                f"Token raster: {topology}",
+                "The lower rows are the background streams, the upper ones the injected prompts; one "
+                "tick a token event. Shaded: from a prompt sent to its first token. Where rows are "
+                "empty under the shade, the other users wait for that prompt. First repeat.",
+                raster.figure if raster else None,
+                raster.note if raster else None,
+                key=True,
+            )
+        )
+    return plots
+
+
+def _class_colours(run: RunRecords) -> dict[str, str]:
+    return colours(sorted({class_of(timeline.tags) for timeline in run.timelines}))
+
+
+def _metric(samples: Mapping[str, Samples], name: str) -> dict[str, np.ndarray]:
+    return {class_name: metrics[name] for class_name, metrics in samples.items()}
+
+
+def _drawn(figure: Figure) -> Figure | None:
+    """Return the figure, or None where it holds no trace."""
+    return figure if figure["data"] else None

@@ -1,0 +1,209 @@
+"""The report for a terminal or a pipe: plain tables, readable without colour at 100 columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TextIO
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from phasemeter.analysis.finding import Finding
+from phasemeter.analysis.records import RunRecords
+from phasemeter.analysis.shape import GroupSummary, Summary, Throughput, Validity
+from phasemeter.report import formatting
+from phasemeter.report.about import about_run, kind_of
+from phasemeter.report.tables import (
+    LatencyRow,
+    arm_rows,
+    latency_rows,
+    outcome_cells,
+    rate_rows,
+)
+
+_PIPE_COLUMNS = 100
+_LATENCY_COLUMNS = ("count", "p50", "p90", "p99", "max")
+_METRIC_KEY = (
+    "ttft: issued to first token; ttft_wire: from the request sent; ttft_response: from the planned\n"
+    "time; gap: between token events; tpot: per output token; e2e: issued to last token"
+)
+_FACTOR_KEY = (
+    "names: topology.condition.class.statistic; an effect is named where the interval excludes 1;\n"
+    "the page and --json say in words what each factor compares"
+)
+_STYLES = {"valid": "green", "suspect": "yellow", "invalid": "bold red"}
+_VERDICT_WORDS = {
+    "interference": "interference shown",
+    "none": "no interference shown",
+    "invalid": "nothing can be said",
+}
+
+
+def print_report(
+    run: RunRecords, summary: Summary, finding: Finding | None, *, file: TextIO | None = None
+) -> None:
+    """Print the report of a run to a text stream (standard output where none is given).
+
+    Colour is used only on a terminal and not where NO_COLOR is set; a pipe gets 100 columns unless
+    COLUMNS says otherwise.
+    """
+    console = Console(file=file, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console = Console(file=file, highlight=False, width=_PIPE_COLUMNS)
+    console.print(terminal_report(run, summary, finding))
+
+
+def terminal_report(run: RunRecords, summary: Summary, finding: Finding | None) -> RenderableType:
+    """Return the report of a run as something that rich can print."""
+    parts: list[RenderableType] = [Text(_headline(run), style="bold")]
+    if summary["validity"]["verdict"] != "valid":
+        parts.append(_validity(summary["validity"]))
+    if finding is not None:
+        parts += [*_verdict(finding), *_factors(finding), *_arms(finding)]
+    else:
+        parts += _load(summary)
+    parts.append(_stamps(summary))
+    if summary["validity"]["verdict"] == "valid":
+        parts.append(_validity(summary["validity"]))
+    return Group(*parts)
+
+
+def _headline(run: RunRecords) -> str:
+    facts = dict(about_run(run))
+    details = [facts[label] for label in ("run", "model", "server", "started") if label in facts]
+    return ", ".join([f"{kind_of(run)} run", *details])
+
+
+def _validity(validity: Validity) -> RenderableType:
+    verdict = validity["verdict"]
+    heading = Text.assemble("\nvalidity: ", (verdict, _STYLES[verdict]))
+    return Group(heading, _bullets(validity["reasons"])) if validity["reasons"] else heading
+
+
+def _load(summary: Summary) -> list[RenderableType]:
+    return [
+        _requests(summary),
+        *_errors(summary),
+        _latencies(latency_rows(summary)),
+        Text(_METRIC_KEY),
+        _throughput(summary["throughput"]),
+    ]
+
+
+def _table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        header_style="",
+    )
+    for name in left:
+        table.add_column(name, overflow="fold")
+    for name in right:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def _requests(group: GroupSummary) -> Table:
+    columns = [name for name, _ in outcome_cells(group["requests"])]
+    table = _table("\nrequests", ["class"], columns)
+    for class_name, summary in group["classes"].items():
+        table.add_row(class_name, *(cell for _, cell in outcome_cells(summary["requests"])))
+    if len(group["classes"]) != 1:
+        table.add_row("all", *(cell for _, cell in outcome_cells(group["requests"])))
+    return table
+
+
+def _errors(summary: Summary) -> list[RenderableType]:
+    if not summary["errors"]:
+        return []
+    told = ", ".join(f"{name} {number:,}" for name, number in summary["errors"].items())
+    return [Text(f"errors by type: {told}")]
+
+
+def _latencies(rows: Sequence[LatencyRow]) -> Table:
+    table = _table("\nlatency, ms (outcome ok only)", ["class", "metric"], _LATENCY_COLUMNS)
+    for row in rows:
+        table.add_row(row.group, row.metric, *_latency_cells(row))
+    return table
+
+
+def _latency_cells(row: LatencyRow) -> tuple[str, ...]:
+    count, p50, p90, p99, _, maximum = row.cells
+    return count, p50, p90, p99, maximum
+
+
+def _throughput(throughput: Throughput) -> Table:
+    table = _table(
+        "\nthroughput (outcome ok only)",
+        ["window", "from the start"],
+        ["requests/s", "output tokens/s", "token events/s"],
+    )
+    for row in rate_rows(throughput):
+        table.add_row(*row)
+    return table
+
+
+def _stamps(summary: Summary) -> Text:
+    source = summary["stamp_source"] or formatting.UNKNOWN
+    coalesced = summary["coalesced_events"]
+    text = Text(f"\nstamps: {source}; token events without a gap of their own: {coalesced:,}")
+    if summary["throughput"]["tokens_from"] == "unknown":
+        text.append("\ntoken rate: unknown where responses do not tell how many tokens they hold")
+    return text
+
+
+def _verdict(finding: Finding) -> list[RenderableType]:
+    kind = finding.verdict.kind
+    style = "bold red" if kind == "invalid" else "bold"
+    heading = Text.assemble("\nverdict: ", (_VERDICT_WORDS[kind], style))
+    return [heading, Text(finding.verdict.text), _bullets(finding.notes)]
+
+
+def _bullets(lines: Sequence[str]) -> Table:
+    """Return lines as a list whose wrapped parts stay indented."""
+    grid = Table.grid(padding=(0, 1))
+    for line in lines:
+        grid.add_row("  -", Text(line))
+    return grid
+
+
+def _factors(finding: Finding) -> list[RenderableType]:
+    if not finding.factors:
+        return []
+    table = _table("\nfactors", ["factor"], ["ratio", "95 % interval", "effect"])
+    for factor in finding.factors:
+        effect = formatting.effect(factor)
+        table.add_row(
+            factor.name, formatting.ratio(factor.value), formatting.interval(factor), effect
+        )
+    return [table, Text(_FACTOR_KEY)]
+
+
+def _arms(finding: Finding) -> list[RenderableType]:
+    if not finding.arms:
+        return []
+    rates = _table("\narms", ["arm"], ["GPUs", "issued", "ok", "requests/s", "output tokens/s"])
+    latencies = _table(
+        "\nlatency by arm, ms (outcome ok only)", ["arm", "class", "metric"], _LATENCY_COLUMNS
+    )
+    for arm in finding.arms:
+        whole = arm.throughput["whole"]
+        rates.add_row(
+            arm.name,
+            formatting.count(arm.gpus),
+            formatting.count(arm.requests["issued"]),
+            formatting.count(arm.requests["ok"]),
+            formatting.rate(whole["requests_per_s"] if whole else None),
+            formatting.rate(whole["output_tokens_per_s"] if whole else None),
+        )
+        for number, row in enumerate(arm_rows(arm)):
+            name = "" if number else arm.name
+            latencies.add_row(name, row.group, row.metric, *_latency_cells(row))
+        latencies.add_section()
+    return [rates, latencies, Text(_METRIC_KEY)]

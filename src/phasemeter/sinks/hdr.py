@@ -1,0 +1,156 @@
+"""HDR histograms of every metric, one set a model and combination of tags, since the start."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from phasemeter.core.clock import PROCESS_ANCHOR, now_ns
+from phasemeter.core.timeline import Outcome, Timeline
+from phasemeter.metrics import BUILTIN
+from phasemeter.sinks.backlog import Backlog
+from phasemeter.sinks.histogram import add, new_histogram, record_ns, summary_ms
+from phasemeter.sinks.hlog import write_interval_log
+from phasemeter.transports.request import RequestInfo
+
+if TYPE_CHECKING:
+    from hdrh.histogram import HdrHistogram
+
+_SLICE_SAMPLES = 300
+OTHER = "(other)"
+"""Model of the group that takes what comes after the allowed number of groups."""
+
+_Key = tuple[str | None, tuple[tuple[str, str], ...]]
+
+
+class _Group:
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.histograms: dict[str, HdrHistogram] = {}
+        self.clamped: Counter[str] = Counter()
+        self.coalesced_events = 0
+
+    def record(self, metric: str, value_ns: int) -> None:
+        histogram = self.histograms.get(metric)
+        if histogram is None:
+            histogram = self.histograms[metric] = new_histogram()
+        if record_ns(histogram, value_ns):
+            self.clamped[metric] += 1
+
+
+class HdrSink:
+    """Latency distributions. Only responses of outcome ok feed them; all outcomes are counted.
+
+    Ten or so histograms of about 100 KiB each stand behind a group of streamed responses, so groups
+    are bounded. Thread-safe.
+
+    Args:
+        max_groups: Combinations of model and tags that are kept apart; later ones share one group.
+    """
+
+    def __init__(self, *, max_groups: int = 64) -> None:
+        if max_groups < 1:
+            msg = f"max_groups must be >= 1, got {max_groups}"
+            raise ValueError(msg)
+        self._max_groups = max_groups
+        self._groups: dict[_Key, _Group] = {}
+        self._lock = RLock()
+        self._started_unix_ns = PROCESS_ANCHOR.unix_ns_at(now_ns())
+        self._backlog: Backlog[tuple[_Group, str, int]] = Backlog(self._record, _SLICE_SAMPLES)
+
+    def started(self, request: RequestInfo) -> None:
+        """Nothing to do: a sample exists when a response has ended."""
+
+    def finished(self, timeline: Timeline, state: object) -> None:
+        """Count the outcome; queue the samples of an ok response."""
+        del state
+        with self._lock:
+            group = self._group((timeline.model, tuple(sorted(timeline.tags.items()))))
+            group.outcomes[timeline.outcome.value] += 1
+            group.coalesced_events += timeline.coalesced_events
+        if timeline.outcome is Outcome.OK:
+            self._backlog.add(
+                (group, metric.name, value_ns)
+                for metric in BUILTIN
+                for value_ns in metric.samples(timeline)
+            )
+
+    def close(self) -> None:
+        """Record what is queued."""
+        self._backlog.drain()
+
+    def snapshot(self) -> dict[str, object]:
+        """Return what was measured so far, ready for JSON.
+
+        Returns:
+            `{"groups": [{"model", "tags", "outcomes": {OUTCOME: n}, "coalesced", "clamped":
+            {NAME: n}, "metrics": {NAME: {count, p50, p90, p99, p999, max, unit: "ms"}}}]}`, metrics
+            in the order and by the names of `phasemeter.metrics`.
+        """
+        with self._lock:
+            self._backlog.drain()
+            return {
+                "groups": [self._group_document(key, one) for key, one in self._groups.items()],
+                "dropped": self._backlog.dropped,
+            }
+
+    def histograms(self) -> dict[str, HdrHistogram]:
+        """Return one histogram a metric, merged over all groups."""
+        merged: dict[str, HdrHistogram] = {}
+        with self._lock:
+            self._backlog.drain()
+            for group in self._groups.values():
+                for name, histogram in group.histograms.items():
+                    if name not in merged:
+                        merged[name] = new_histogram()
+                    add(merged[name], histogram)
+        return merged
+
+    def merge(self, other: HdrSink) -> None:
+        """Add another sink's counts to this one, without loss."""
+        with self._lock, other._lock:
+            other._backlog.drain()
+            for key, theirs in other._groups.items():
+                ours = self._group(key)
+                ours.outcomes += theirs.outcomes
+                ours.clamped += theirs.clamped
+                ours.coalesced_events += theirs.coalesced_events
+                for name, histogram in theirs.histograms.items():
+                    add(ours.histograms.setdefault(name, new_histogram()), histogram)
+
+    def write_log(self, path: Path) -> None:
+        """Write the merged histograms as an interval log, from this sink's start until now."""
+        write_interval_log(
+            path, self.histograms(), self._started_unix_ns, PROCESS_ANCHOR.unix_ns_at(now_ns())
+        )
+
+    def _group(self, key: _Key) -> _Group:
+        group = self._groups.get(key)
+        if group is None:
+            if len(self._groups) >= self._max_groups:
+                key = (OTHER, ())
+            group = self._groups.setdefault(key, _Group())
+        return group
+
+    def _record(self, sample: tuple[_Group, str, int]) -> None:
+        group, metric, value_ns = sample
+        with self._lock:
+            group.record(metric, value_ns)
+
+    def _group_document(self, key: _Key, group: _Group) -> Mapping[str, object]:
+        model, tags = key
+        return {
+            "model": model,
+            "tags": dict(tags),
+            "outcomes": dict(group.outcomes),
+            "coalesced": group.coalesced_events,
+            "clamped": dict(group.clamped),
+            "metrics": {
+                metric.name: summary_ms(group.histograms[metric.name])
+                for metric in BUILTIN
+                if metric.name in group.histograms
+            },
+        }

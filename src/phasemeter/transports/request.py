@@ -1,0 +1,127 @@
+"""What is known of a request before its response: taken from the URL and two fields of the body."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from phasemeter.core.decoding import Dialect
+from phasemeter.dialects import for_path
+
+_PROVIDERS: tuple[tuple[str, str], ...] = (
+    (".openai.azure.com", "azure.ai.openai"),
+    (".services.ai.azure.com", "azure.ai.inference"),
+    ("api.openai.com", "openai"),
+    ("api.deepseek.com", "deepseek"),
+    ("api.groq.com", "groq"),
+    ("api.mistral.ai", "mistral_ai"),
+    ("api.moonshot.ai", "moonshot_ai"),
+    ("api.perplexity.ai", "perplexity"),
+    ("api.x.ai", "x_ai"),
+)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInfo:
+    """A request that was started.
+
+    Attributes:
+        request_id: Identifier, unique across processes; the Timeline carries the same.
+        dialect: Wire dialect, for instance `openai.chat`.
+        operation: The operation name of the OpenTelemetry conventions.
+        provider: The provider name of the OpenTelemetry conventions: by host name where the host is
+            known, else the vendor whose dialect is spoken.
+        model: Requested model, None where the request does not tell.
+        server_address: Host name of the server, None where there is no server (plain iterators).
+        server_port: Port of the server, the scheme's own where the URL names none.
+        started_ns: Just before the request was issued, monotonic clock.
+        streamed: True when a stream was asked for.
+        tags: Low-cardinality labels of the caller.
+    """
+
+    request_id: str
+    dialect: str
+    operation: str
+    provider: str
+    model: str | None
+    server_address: str | None
+    server_port: int | None
+    started_ns: int
+    streamed: bool
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+class HttpUrl(Protocol):
+    """What is used of a URL of httpx or httpx2."""
+
+    @property
+    def scheme(self) -> str: ...  # noqa: D102
+    @property
+    def host(self) -> str: ...  # noqa: D102
+    @property
+    def port(self) -> int | None: ...  # noqa: D102
+    @property
+    def path(self) -> str: ...  # noqa: D102
+
+
+class HttpRequest(Protocol):
+    """What is used of a request of httpx or httpx2."""
+
+    @property
+    def method(self) -> str: ...  # noqa: D102
+    @property
+    def url(self) -> HttpUrl: ...  # noqa: D102
+    @property
+    def content(self) -> bytes: ...  # noqa: D102
+
+
+def dialect_of(request: HttpRequest) -> Dialect | None:
+    """Return the dialect that a request speaks, or None where it is none of ours."""
+    return for_path(request.url.path) if request.method == "POST" else None
+
+
+def new_request_id() -> str:
+    """Return an identifier that is unique across processes and forks."""
+    return f"{os.getpid():x}-{secrets.token_hex(6)}"
+
+
+def describe(
+    request: HttpRequest, dialect: Dialect, *, started_ns: int, tags: Mapping[str, str]
+) -> RequestInfo:
+    """Return what is known of a request; its body is looked at for `model` and `stream` only."""
+    body = _body(request)
+    model = body.get("model")
+    url = request.url
+    return RequestInfo(
+        request_id=new_request_id(),
+        dialect=dialect.name,
+        operation=dialect.operation,
+        provider=provider_of(url.host, dialect.name),
+        model=model if isinstance(model, str) else None,
+        server_address=url.host or None,
+        server_port=url.port or _DEFAULT_PORTS.get(url.scheme),
+        started_ns=started_ns,
+        streamed=body.get("stream") is True,
+        tags=tags,
+    )
+
+
+def provider_of(host: str, dialect_name: str) -> str:
+    """Return the `gen_ai.provider.name` for a host; the dialect's vendor where it is unknown."""
+    for suffix, provider in _PROVIDERS:
+        if host.endswith(suffix):
+            return provider
+    return dialect_name.partition(".")[0]
+
+
+def _body(request: HttpRequest) -> Mapping[str, object]:
+    try:
+        document = json.loads(request.content)
+    except Exception:  # noqa: BLE001  a body that is streamed or no JSON tells nothing
+        return {}
+    return document if isinstance(document, dict) else {}

@@ -1,0 +1,129 @@
+"""What the experiment finds in runs whose truth is known."""
+
+from dataclasses import replace
+
+import pytest
+from tests.experiments.synthetic import make_run
+
+from phasemeter.core.timeline import Outcome
+from phasemeter.experiments.interference import analyse
+
+
+@pytest.fixture(scope="module")
+def finding():
+    return analyse(make_run())
+
+
+def factor(finding, name):
+    return next(one for one in finding.factors if one.name == name)
+
+
+def test_stalls_in_one_topology_only_are_found_and_sized(finding):
+    # 4 s of 10 ms gaps alone; under injection a 100 ms stall each 200 ms: 1 gap in 11 is a stall.
+    mixed = factor(finding, "mixed.inject.background.gap_p99")
+    separated = factor(finding, "separated.inject.background.gap_p99")
+
+    assert mixed.value == pytest.approx(10.0, rel=0.01)
+    assert mixed.ci95[0] == pytest.approx(10.0, rel=0.02)
+    assert separated.value == pytest.approx(1.0, abs=0.01)
+    assert finding.verdict.kind == "interference"
+
+
+def test_the_topologies_are_compared_in_both_directions(finding):
+    prefix = "separated_vs_mixed"
+
+    assert factor(finding, f"{prefix}.inject.background.gap_p99").value == pytest.approx(
+        0.1, rel=0.01
+    )
+    # 150 ms against 50 ms, and 0 to 4 ms of spread: medians 152 and 52.
+    assert factor(finding, f"{prefix}.together.short.ttft_p50").value == pytest.approx(152 / 52)
+    assert factor(finding, f"{prefix}.together.all.throughput").value == pytest.approx(1, abs=0.05)
+    assert "separated was better than mixed in gap p99 of the streams" in finding.verdict.text
+    assert "separated was worse than mixed in TTFT p50 of short requests" in finding.verdict.text
+    assert "throughput of the mix" in finding.verdict.text.rpartition("No clear difference in")[2]
+
+
+def test_every_topology_and_class_has_the_factors_that_are_promised(finding):
+    names = {one.name for one in finding.factors}
+
+    for arm in ("mixed", "separated"):
+        assert {f"{arm}.inject.background.{one}" for one in ("gap_p99", "gap_max")} <= names
+        for class_name in ("short", "long"):
+            for one in ("gap_p99", "gap_max", "ttft_p50", "ttft_p99", "throughput"):
+                assert f"{arm}.together.{class_name}.{one}" in names
+
+
+def test_each_injection_is_shown_with_the_longest_wait_beside_it(finding):
+    mixed = [one for one in finding.exposures if one.arm == "mixed"]
+
+    # Two repeats of (4000 - 400) / 200 = 18 injections.
+    assert len(mixed) == 36
+    assert {one.prompt_tokens for one in mixed} == {512}
+    assert all(one.longest_gap_ms == pytest.approx(100) for one in mixed)
+
+
+def test_the_arms_carry_counts_and_percentiles(finding):
+    arms = {arm.name: arm for arm in finding.arms}
+
+    assert list(arms)[:4] == [
+        "mixed/inject",
+        "mixed/short_alone",
+        "mixed/long_alone",
+        "mixed/together",
+    ]
+    assert arms["mixed/together"].requests["ok"] == 120
+    assert arms["mixed/together"].gpus == 2
+    assert arms["mixed/inject"].classes["background"]["metrics"]["gap"]["p50"] == pytest.approx(
+        10, rel=0.01
+    )
+
+
+def test_without_stalls_nothing_is_claimed():
+    finding = analyse(make_run(stall_ms={"mixed": 10.0, "separated": 10.0}))
+
+    assert finding.verdict.kind == "none"
+    assert "No interference" in finding.verdict.text
+
+
+def test_without_overlap_nothing_can_be_said():
+    finding = analyse(make_run(overlapping=False, stall_ms={"mixed": 10.0, "separated": 10.0}))
+
+    assert finding.verdict.kind == "invalid"
+    assert "no injected prompt overlapped" in finding.verdict.text
+
+
+def test_unequal_gpu_counts_are_not_compared():
+    finding = analyse(make_run(gpus={"mixed": 1, "separated": 2}))
+
+    assert finding.verdict.kind == "invalid"
+    assert "unequal GPU counts" in finding.verdict.text
+
+
+def test_a_run_that_mostly_failed_is_invalid():
+    run = make_run()
+    failed = tuple(replace(t, outcome=Outcome.ERROR) for t in run.timelines[::2])
+
+    finding = analyse(replace(run, timelines=failed + run.timelines[1::2]))
+
+    assert finding.verdict.kind == "invalid"
+    assert "did not end ok" in finding.verdict.text
+
+
+def test_a_run_cut_off_after_its_first_condition_still_gives_a_finding():
+    run = make_run()
+    first = run.marks[:2]
+    kept = tuple(t for t in run.timelines if t.ended_ns < first[1].end_ns + 10**9)
+
+    finding = analyse(replace(run, marks=first, timelines=kept))
+
+    assert finding.verdict.kind == "interference"
+    assert [arm.name for arm in finding.arms] == ["mixed/inject"]
+
+
+def test_a_run_cut_off_before_any_condition_was_complete_is_invalid():
+    run = make_run()
+
+    finding = analyse(replace(run, marks=(), timelines=(), issued=()))
+
+    assert finding.verdict.kind == "invalid"
+    assert finding.factors == ()

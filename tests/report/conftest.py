@@ -1,0 +1,6 @@
+"""Makes the run factories importable from the tests of reports."""
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent / "analysis")]

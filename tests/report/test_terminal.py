@@ -1,0 +1,96 @@
+"""The report on a terminal and through a pipe."""
+
+import io
+
+import pytest
+from interference_factory import analyse, write_interference_run
+from run_factory import make_timeline, worker_end, write_run
+
+from phasemeter.core.timeline import Outcome
+from phasemeter.report.document import read_report
+from phasemeter.report.terminal import print_report
+
+
+def printed(path, **options):
+    report = read_report(path, **options)
+    file = io.StringIO()
+    print_report(report.run, report.summary, report.finding, file=file)
+    return file.getvalue()
+
+
+@pytest.fixture
+def load_path(tmp_path):
+    timelines = [
+        make_timeline("a", first_ms=12, gaps_ms=(10, 10, 250)),
+        make_timeline("b", first_ms=1234.5, gaps_ms=(10,), tags={"class": "long"}),
+        make_timeline("c", outcome=Outcome.ERROR, error_type="overloaded"),
+    ]
+    return write_run(tmp_path, timelines)
+
+
+def test_a_pipe_gets_plain_text_within_100_columns(load_path, tmp_path, monkeypatch):
+    """No escape sequences, nothing cut off, nothing wider than the promise."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    interference = write_interference_run(tmp_path / "i", repeats=1)
+
+    for text in (printed(load_path), printed(interference, analyse=analyse)):
+        assert "\x1b" not in text
+        assert "\N{HORIZONTAL ELLIPSIS}" not in text
+        assert max(map(len, text.splitlines())) <= 100
+
+
+def test_a_load_report_tells_requests_latency_and_throughput(load_path):
+    """Figures with their units, per class and together, errors by type, stamps, verdict."""
+    text = printed(load_path)
+
+    long_row = next(line for line in text.splitlines() if line.split()[:2] == ["long", "ttft"])
+    assert long_row.split()[2:] == ["1"] + ["1,234.9"] * 4
+    for expected in (
+        "latency, ms (outcome ok only)",
+        "all classes",
+        "errors by type: overloaded 1",
+        "output tokens/s",
+        "stamps: kernel",
+        "validity: valid",
+    ):
+        assert expected in text
+
+
+def test_doubts_come_before_the_figures(tmp_path):
+    """A suspect run says why first."""
+    timeline = make_timeline("a", first_ms=5, gaps_ms=(5,), stamp_source="yield")
+    path = write_run(tmp_path, [timeline], workers=[worker_end(loop_lag_ms=(1, 20, 30))])
+
+    text = printed(path)
+
+    assert text.index("validity: suspect") < text.index("requests")
+    assert "loop lag of 20.0 ms" in text
+
+
+def test_an_unfinished_run_prints_dashes_not_zeros(tmp_path):
+    """Unknown is shown as unknown."""
+    text = printed(write_run(tmp_path, [], still_running=[make_timeline("a")]))
+
+    row = next(line for line in text.splitlines() if line.split()[:1] == ["whole"])
+    assert row.split() == ["whole", "run"] + ["\N{EN DASH}"] * 4
+    assert "no request ended ok (1 issued)" in text
+
+
+def test_an_interference_report_tells_verdict_factors_and_arms(tmp_path):
+    """The paragraph, each factor with its interval, each arm with its classes."""
+    text = printed(write_interference_run(tmp_path), analyse=analyse)
+
+    assert "verdict: interference shown" in text
+    factor = next(line for line in text.splitlines() if "mixed.inject.background.gap_p99" in line)
+    assert factor.count("x") >= 3
+    assert factor.split()[-1] == "higher"
+    for arm in ("mixed/inject", "mixed/together", "separated/long_alone"):
+        assert arm in text
+
+
+def test_colour_is_off_where_no_color_is_set(load_path, monkeypatch):
+    """NO_COLOR wins over a terminal that could."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+
+    assert "\x1b[3" not in printed(load_path)
