@@ -81,9 +81,9 @@ def test_an_interference_report_tells_verdict_factors_and_arms(tmp_path):
     text = printed(write_interference_run(tmp_path), analyse=analyse)
 
     assert "verdict: interference shown" in text
-    factor = next(line for line in text.splitlines() if "mixed.inject.background.gap_p99" in line)
-    assert factor.count("x") >= 3
-    assert factor.split()[-1] == "higher"
+    group = text.partition("inject, background")[2]
+    row = next(line for line in group.splitlines() if "gap p99" in line)
+    assert row.count("[") == row.count("]") >= 1
     for arm in ("mixed/inject", "mixed/together", "separated/long_alone"):
         assert arm in text
 

@@ -16,6 +16,7 @@ from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.shape import GroupSummary, Summary, Throughput, Validity
 from phasemeter.report import formatting
 from phasemeter.report.about import about_run, kind_of
+from phasemeter.report.factor_matrix import factor_matrix
 from phasemeter.report.tables import (
     LatencyRow,
     arm_rows,
@@ -31,8 +32,8 @@ _METRIC_KEY = (
     "time; gap: between token events; tpot: per output token; e2e: issued to last token"
 )
 _FACTOR_KEY = (
-    "names: topology.condition.class.statistic; an effect is named where the interval excludes 1;\n"
-    "the page and --json say in words what each factor compares"
+    "ratio [95 % interval]; ~ marks an interval that covers 1, no effect shown; `/ alone` is against the\n"
+    "same streams or arrivals without the other load; higher is better for throughput, lower for all else"
 )
 _STYLES = {"valid": "green", "suspect": "yellow", "invalid": "bold red"}
 _VERDICT_WORDS = {
@@ -62,7 +63,8 @@ def terminal_report(run: RunRecords, summary: Summary, finding: Finding | None) 
     if summary["validity"]["verdict"] != "valid":
         parts.append(_validity(summary["validity"]))
     if finding is not None:
-        parts += [*_verdict(finding), *_factors(finding), *_arms(finding)]
+        # The verdict comes last: that is what a terminal still shows at the end.
+        parts += [*_arms(finding), *_factors(finding), *_verdict(finding)]
     else:
         parts += _load(summary)
     parts.append(_stamps(summary))
@@ -174,14 +176,20 @@ def _bullets(lines: Sequence[str]) -> Table:
 
 
 def _factors(finding: Finding) -> list[RenderableType]:
-    if not finding.factors:
+    columns, rows = factor_matrix(finding.factors)
+    if not rows:
         return []
-    table = _table("\nfactors", ["factor"], ["ratio", "95 % interval", "effect"])
-    for factor in finding.factors:
-        effect = formatting.effect(factor)
-        table.add_row(
-            factor.name, formatting.ratio(factor.value), formatting.interval(factor), effect
-        )
+    table = _table("\nfactors", ["condition, class", "statistic"], columns)
+    for column in table.columns:
+        column.no_wrap = True
+    last = ""
+    for row in rows:
+        group = f"{row.condition}, {row.class_name}"
+        if last and group != last:
+            table.add_section()
+        label = "" if group == last else group
+        table.add_row(label, row.statistic.replace("_", " "), *row.cells)
+        last = group
     return [table, Text(_FACTOR_KEY)]
 
 
