@@ -1,5 +1,6 @@
 """Framing: any cut of the bytes gives the same frames, and they are those of the WHATWG grammar."""
 
+import itertools
 import re
 
 import pytest
@@ -23,7 +24,7 @@ CUTS = st.lists(st.integers(0, 120), max_size=10)
 
 def pieces_of(body, cuts):
     edges = [0, *sorted({cut for cut in cuts if cut < len(body)}), len(body)]
-    return [body[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [body[a:b] for a, b in itertools.pairwise(edges)]
 
 
 def feed_all(framer, pieces):
@@ -129,8 +130,15 @@ def test_a_block_is_read_field_by_field(block, frame):
 
 @pytest.mark.parametrize(
     ("pending", "count"),
-    [(b'data: {"a":1}', 1), (b"data: [DONE]", 1), (b'data: {"a":', 0), (b"data: [DO", 0)]
-    + [(b": c", 0), (b"", 0), (b"data: " + b"[" * 100_000, 0)],
+    [
+        (b'data: {"a":1}', 1),
+        (b"data: [DONE]", 1),
+        (b'data: {"a":', 0),
+        (b"data: [DO", 0),
+        (b": c", 0),
+        (b"", 0),
+        (b"data: " + b"[" * 100000, 0),
+    ],
 )
 def test_a_clean_end_completes_only_what_is_whole(pending, count):
     framer = SseFramer()
@@ -157,8 +165,17 @@ def test_an_unterminated_last_json_line_counts_only_when_it_is_whole():
 
 @pytest.mark.parametrize(
     ("start", "expected"),
-    [(b"", None), (b" \r\n\t", None), (b"\xef\xbb", None), (b"\xef\xbb\xbf ", None)]
-    + [(b"\xef\xbb\xbf {", True), (b"\n[", True), (b"data", False), (b":", False), (b"<", False)],
+    [
+        (b"", None),
+        (b" \r\n\t", None),
+        (b"\xef\xbb", None),
+        (b"\xef\xbb\xbf ", None),
+        (b"\xef\xbb\xbf {", True),
+        (b"\n[", True),
+        (b"data", False),
+        (b":", False),
+        (b"<", False),
+    ],
 )
 def test_the_first_bytes_tell_json_from_events(start, expected):
     assert looks_like_json(start) is expected

@@ -117,10 +117,35 @@ _JSON = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["choices", "delta", "message", "content", "index", "usage", "error", "code"]
-                + ["tool_calls", "function", "name", "reasoning", "audio", "text", "logprobs"]
-                + ["token_ids", "completion_tokens", "prompt_tokens_details", "metrics", "x_groq"]
-                + ["object", "type", "finish_reason", "timings", "cache_n", "model", "refusal"]
+                [
+                    "choices",
+                    "delta",
+                    "message",
+                    "content",
+                    "index",
+                    "usage",
+                    "error",
+                    "code",
+                    "tool_calls",
+                    "function",
+                    "name",
+                    "reasoning",
+                    "audio",
+                    "text",
+                    "logprobs",
+                    "token_ids",
+                    "completion_tokens",
+                    "prompt_tokens_details",
+                    "metrics",
+                    "x_groq",
+                    "object",
+                    "type",
+                    "finish_reason",
+                    "timings",
+                    "cache_n",
+                    "model",
+                    "refusal",
+                ]
             ),
             inner,
             max_size=4,

@@ -1,6 +1,7 @@
 """Every recorded stream is measured as its rules say, and the same however its bytes are cut."""
 
 import dataclasses
+import itertools
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def cut(case, places):
     """Return the case with its bytes read in pieces, one ns apart, cut at the given places."""
     body = b"".join(data for _, data in case.reads)
     edges = [0, *sorted({place for place in places if 0 < place < len(body)}), len(body)]
-    pieces = [body[a:b] for a, b in zip(edges, edges[1:], strict=False) if a < b]
+    pieces = [body[a:b] for a, b in itertools.pairwise(edges) if a < b]
     return dataclasses.replace(case, reads=tuple(enumerate(pieces, start=1)), end_ns=len(body) + 2)
 
 

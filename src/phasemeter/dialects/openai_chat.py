@@ -76,7 +76,9 @@ def decode_choices(frame: Frame, read_choice: ReadChoice) -> DecodedEvent:
         return DecodedEvent(error_type="unknown" if is_error else None)
     if is_error and not document.get("error"):
         document = {"error": document or True}
-    event = DecodedEvent(error_type=read_error(document))
+    event = DecodedEvent()
+    if is_error or '"error"' in frame.data:  # spares the search in nearly every event
+        event.error_type = read_error(document)
     whole = not str(document.get("object", "")).endswith(".chunk")
     choices = document.get("choices")
     parts: list[TokenPart] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from phasemeter.core.errors import classify_error_document
 from phasemeter.core.timeline import Usage
@@ -18,13 +18,15 @@ def find_usage(document: Mapping[str, object]) -> Mapping[str, object] | None:
     return None
 
 
-def _places(document: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+def _places(document: Mapping[str, object]) -> list[Mapping[str, object]]:
     """Where vendors put what concerns the whole response: the chunk, `x_groq`, the choices."""
-    yield document
     choices = document.get("choices")
-    for place in (document.get("x_groq"), *(choices if isinstance(choices, list) else ())):
-        if isinstance(place, dict):
-            yield place
+    places: list[Mapping[str, object]] = [document]
+    if "x_groq" in document and isinstance(document["x_groq"], dict):
+        places.append(document["x_groq"])
+    if isinstance(choices, list):
+        places += [choice for choice in choices if isinstance(choice, dict)]
+    return places
 
 
 def read_usage(usage: Mapping[str, object]) -> Usage:

@@ -14,7 +14,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from phasemeter.lab.process import ParentWatch, pin_to_cpu, use_one_blas_thread
+from phasemeter.lab.process import (
+    ParentWatch,
+    pin_to_cpu,
+    use_one_blas_thread,
+    yield_to_clients,
+)
 
 if "numpy" not in sys.modules:
     use_one_blas_thread()
@@ -59,6 +64,7 @@ def serve(config: EngineConfig) -> None:
     parent = ParentWatch()
     if config.cpu is not None:
         pin_to_cpu(config.cpu)
+    yield_to_clients()
     with _StopFlag() as stop, threadpool_limits(1), _listen(config) as listener:
         truth = TruthLog(config.truth_path)  # first: a bad path must not leave a segment
         engine = Engine(config)

@@ -158,7 +158,11 @@ def _field(document: Mapping[str, object], name: str, form: type[_T]) -> _T:
 
 
 def _headers(headers: Mapping[str, object]) -> dict[str, str]:
-    return {name.lower(): _field(headers, name, str) for name in headers}
+    for name, value in headers.items():
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            msg = f"headers.{name}: text is accepted, not {type(value).__name__}"
+            raise UsageError(msg)
+    return {name.lower(): str(value) for name, value in headers.items()}
 
 
 def _end(end: Mapping[str, object]) -> tuple[int, StreamEnd]:
@@ -189,7 +193,11 @@ def _ms(t_ns: int | None) -> float | None:
 
 def _bytes(data: object) -> bytes:
     if isinstance(data, str):
-        return data.encode()
+        try:
+            return data.encode()
+        except UnicodeEncodeError as fault:
+            msg = f"reads: not text ({fault.reason})"
+            raise UsageError(msg) from fault
     if isinstance(data, dict) and isinstance(data.get("b64"), str):
         try:
             return base64.b64decode(data["b64"], validate=True)

@@ -1,0 +1,58 @@
+"""Derived instants of a timeline, worked by hand."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from phasemeter.core.timeline import Outcome, Timeline, TokenEvent
+
+
+def make_timeline(events=(), **fields):
+    settled = {"request_id": "r", "dialect": "openai.chat", "operation": "chat", "model": None}
+    settled |= {"stamp_source": "recv", "started_ns": 0, "ended_ns": 999, "outcome": Outcome.OK}
+    return Timeline(**(settled | fields), events=tuple(events))
+
+
+def test_the_answer_starts_with_the_first_content_not_with_reasoning_or_refusal():
+    timeline = make_timeline(
+        [
+            TokenEvent(20, "reasoning", None, 0),
+            TokenEvent(30, "refusal", None, 1),
+            TokenEvent(50, "content", None, 2),
+        ]
+    )
+
+    assert (timeline.first_token_ns, timeline.first_answer_ns, timeline.last_token_ns) == (
+        20,
+        50,
+        50,
+    )
+    assert (timeline.prefill_s, timeline.decode_s) == (20e-9, 30e-9)
+
+
+def test_without_a_token_nothing_of_tokens_is_known():
+    timeline = make_timeline()
+
+    assert timeline.first_token_ns is timeline.first_answer_ns is timeline.last_token_ns is None
+    assert timeline.prefill_s is timeline.decode_s is None
+    assert (list(timeline.gaps()), timeline.coalesced_events) == ([], 0)
+
+
+def test_later_labels_win():
+    timeline = make_timeline(tags={"a": "1", "b": "1"}).with_tags({"b": "2"})
+
+    assert timeline.tags == {"a": "1", "b": "2"}
+
+
+_EVENTS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30)
+
+
+@settings(deadline=None, max_examples=100)
+@given(_EVENTS)
+def test_gaps_and_coalesced_events_are_all_events_but_the_first(steps):
+    events, t_ns, read = [], 0, 0
+    for step_ns, same in steps:
+        t_ns, read = (t_ns, read) if same else (t_ns + step_ns, read + 1)
+        events.append(TokenEvent(t_ns, "content", None, read))
+    timeline = make_timeline(events)
+
+    assert len(list(timeline.gaps())) + timeline.coalesced_events == len(events) - 1
