@@ -112,3 +112,38 @@ def test_quantile_is_the_nearest_rank(values, q):
 
     assert result in values
     assert sum(value <= result for value in values) >= q * len(values) - 1e-9
+
+
+def test_pairs_cancel_what_both_sides_have_in_common():
+    """Requests whose times differ a hundredfold, each doubled on the other side: exactly 2."""
+    rng = np.random.default_rng(1)
+    base = [np.array([value]) for value in rng.integers(1_000, 100_000, size=30)]
+    doubled = [2 * block for block in base]
+
+    paired = ratio_interval(doubled, base, np.mean, paired=True)
+    unpaired = ratio_interval(doubled, base, np.mean)
+
+    assert paired == (2.0, 2.0, 2.0)
+    assert unpaired.value == 2.0
+    assert unpaired.lo < 1.8 < 2.2 < unpaired.hi
+
+
+@pytest.mark.parametrize("statistic", [Quantile(0.5), np.mean])
+def test_pairs_may_have_an_empty_side(statistic):
+    """A second in which one side saw no gap keeps its place; a draw of only such seconds counts not."""
+    empty = np.empty(0)
+
+    ratio = ratio_interval(
+        [np.array([4.0]), empty, empty],
+        [np.array([2.0]), np.array([2.0]), empty],
+        statistic,
+        paired=True,
+    )
+
+    assert ratio == (2.0, 2.0, 2.0)
+
+
+def test_pairs_must_be_as_many_on_each_side():
+    """Else it is not known which goes with which."""
+    with pytest.raises(ValueError, match="as many"):
+        ratio_interval([np.ones(1)], [np.ones(1)] * 2, np.mean, paired=True)

@@ -173,3 +173,16 @@ def test_time_per_output_token_needs_a_token_after_the_first_event(output_tokens
     )
 
     assert list(metrics.TPOT.samples(timeline)) == []
+
+
+def test_an_answer_that_came_in_one_read_has_no_decode_time():
+    """A proxy that buffers everything: how long the tokens took to be written is unknown, not 0."""
+    timeline = make_timeline(
+        TokenEvent(150, "content", 1, 0),
+        TokenEvent(150, "content", 1, 0),
+        usage=Usage(output_tokens=2),
+    )
+
+    assert list(metrics.DECODE.samples(timeline)) == list(metrics.TPOT.samples(timeline)) == []
+    assert timeline.decode_s is None
+    assert list(metrics.TTFT.samples(timeline)) != []

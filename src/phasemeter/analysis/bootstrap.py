@@ -95,7 +95,8 @@ def ratio_interval(
         b_seed = a_seed  # the same draws on both sides
     numerators = np.fromiter(_resample(a, statistic, resamples, a_seed), dtype=np.float64)
     divisors = np.fromiter(_resample(b, statistic, resamples, b_seed), dtype=np.float64)
-    usable = divisors != 0
+    # Paired blocks may be empty, and so may a whole draw of them.
+    usable = np.isfinite(numerators) & np.isfinite(divisors) & (divisors != 0)
     if not usable.any():
         return RatioInterval(value, None, None)
     tail = (1 - CONFIDENCE) / 2
@@ -109,14 +110,15 @@ def _resample(
     resamples: int,
     seed: np.random.SeedSequence,
 ) -> Iterator[float]:
-    """Yield the statistic of blocks drawn with replacement."""
+    """Yield the statistic of blocks drawn with replacement; NaN for a draw without samples."""
     rng = np.random.default_rng(seed)
     if isinstance(statistic, Quantile):
         yield from _resample_quantile(blocks, statistic.q, resamples, rng)
         return
     for _ in range(resamples):
         drawn = rng.integers(len(blocks), size=len(blocks))
-        yield statistic(np.concatenate([blocks[index] for index in drawn]))
+        pooled = np.concatenate([blocks[index] for index in drawn])
+        yield statistic(pooled) if pooled.size else math.nan
 
 
 def _resample_quantile(
@@ -130,5 +132,5 @@ def _resample_quantile(
     for _ in range(resamples):
         drawn = rng.integers(len(blocks), size=len(blocks))
         running = np.cumsum(np.bincount(drawn, minlength=len(blocks))[owner])
-        rank = max(math.ceil(q * int(running[-1])), 1)
-        yield float(pooled[np.searchsorted(running, rank, side="left")])
+        rank = math.ceil(q * int(running[-1]))
+        yield float(pooled[np.searchsorted(running, rank, side="left")]) if rank else math.nan

@@ -175,11 +175,16 @@ class Timeline:
         return (self.first_token_ns - self.started_ns) / 1e9
 
     @property
-    def decode_s(self) -> float | None:
-        """Decode span: first to last token, in seconds."""
-        if self.first_token_ns is None or self.last_token_ns is None:
+    def decode_ns(self) -> int | None:
+        """Decode span: first to last token. None where all tokens came in one read: unknown."""
+        if not self.events or self.events[0].read == self.events[-1].read:
             return None
-        return (self.last_token_ns - self.first_token_ns) / 1e9
+        return self.events[-1].t_ns - self.events[0].t_ns
+
+    @property
+    def decode_s(self) -> float | None:
+        """Decode span in seconds; None as in `decode_ns`."""
+        return None if self.decode_ns is None else self.decode_ns / 1e9
 
     def gaps(self) -> Iterator[tuple[int, TokenEvent]]:
         """Yield (gap in ns, later event) for consecutive token events of different reads."""

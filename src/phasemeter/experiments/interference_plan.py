@@ -62,18 +62,18 @@ class InterferenceSettings:
 
 
 LAB_SETTINGS = InterferenceSettings(
-    background_users=6,
-    background=RequestClass("background", 16, 96),
-    inject_prompt_tokens=(256, 512, 768),
+    background_users=8,
+    background=RequestClass("background", 8, 320),
+    inject_prompt_tokens=(192, 320, 448),
     inject_output_tokens=8,
-    injections_per_s=2.0,
+    injections_per_s=4.0,
     prime_s=1.0,
     baseline_s=4.0,
     inject_s=6.0,
     recovery_s=1.0,
-    mix=(RequestClass("short", 48, 48, 0.7), RequestClass("long", 768, 24, 0.3)),
-    rate_per_s=3.0,
-    mix_s=5.0,
+    mix=(RequestClass("short", 32, 32, 0.7), RequestClass("long", 512, 16, 0.3)),
+    rate_per_s=7.0,
+    mix_s=6.0,
     drain_s=8.0,
 )
 """Sizes at which two cores of the lab engine show the effect in about two minutes."""

@@ -18,11 +18,12 @@ from phasemeter.lab.generation import Generation, respond_error
 from phasemeter.lab.protocol import parse_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from phasemeter.lab.asgi import Receive, Scope, Send
     from phasemeter.lab.engine import Engine
     from phasemeter.lab.exposition import EngineMetrics
+    from phasemeter.lab.listener import Peer
     from phasemeter.lab.truth import RequestTruth, TruthLog
 
 _CHAT_PATHS = {"/v1/completions": False, "/v1/chat/completions": True}
@@ -38,6 +39,7 @@ class App:
         engine: Computes tokens.
         metrics: Counts for `/metrics`.
         truth: Records for `/truth` and `/steps`.
+        arrivals_ns: When the last bytes read from a peer had arrived, by its (address, port).
         on_submit: Called when a request has come in, so that the engine's loop wakes up.
     """
 
@@ -46,11 +48,14 @@ class App:
         engine: Engine,
         metrics: EngineMetrics,
         truth: TruthLog,
+        *,
+        arrivals_ns: Mapping[Peer, int],
         on_submit: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._metrics = metrics
         self._truth = truth
+        self._arrivals_ns = arrivals_ns
         self._on_submit = on_submit
         self._pages: dict[str, Callable[[], tuple[bytes, str]]] = {
             "/health": lambda: (b"", "text/plain"),
@@ -88,7 +93,8 @@ class App:
 
     async def _generate(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         body = await read_body(receive)
-        received_ns = time.monotonic_ns()
+        peer = cast("Peer", tuple(cast("Sequence[str | int]", scope["client"])[:2]))
+        received_ns = self._arrivals_ns.get(peer) or time.monotonic_ns()
         call = parse_call(body, chat=_CHAT_PATHS[str(scope["path"])], config=self._engine.config)
         generation = Generation(
             call,

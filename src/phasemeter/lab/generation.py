@@ -34,7 +34,7 @@ class Generation:
     Args:
         call: What was asked.
         request_id: The client's name for it, or a generated one.
-        received_ns: Request body complete.
+        received_ns: Request body complete: arrived, not yet read.
         engine: Computes the tokens.
         address: Host and port told to a decode instance, for the record.
         on_token: Told the gap before each token, None for the first.

@@ -12,8 +12,6 @@ _BLAS_THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
 )
 
-_NICENESS = 5
-
 
 def use_one_blas_thread() -> None:
     """Make numpy's BLAS start without helper threads; call before numpy is first imported."""
@@ -36,16 +34,6 @@ def pin_to_cpu(cpu: int) -> None:
     except OSError:
         msg = f"cpu must be a core that this process may use, got {cpu}"
         raise ValueError(msg) from None
-
-
-def yield_to_clients() -> None:
-    """Lower this process's priority, so that a client on the same core gets to run at once.
-
-    A GPU does not compete with its clients for a core; this engine does, and a client that is kept
-    waiting reads several tokens at a time. An engine alone on its core is not slowed down.
-    """
-    if hasattr(os, "nice"):
-        os.nice(_NICENESS)
 
 
 class ParentWatch:

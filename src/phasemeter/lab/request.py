@@ -79,7 +79,7 @@ class Request:
         slot: Cache slot while it has one.
         computed_tokens: Tokens whose keys and values are in the cache.
         generated: Token ids so far.
-        received_ns: Request body complete.
+        received_ns: Request body complete: arrived, not yet read.
         scheduled_ns: First given a slot and work.
         kv_pulled_ns: Remote KV cache copied; None where there is none.
         first_token_ns: First token drawn.

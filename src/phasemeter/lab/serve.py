@@ -14,12 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from phasemeter.lab.process import (
-    ParentWatch,
-    pin_to_cpu,
-    use_one_blas_thread,
-    yield_to_clients,
-)
+from phasemeter.lab.process import ParentWatch, pin_to_cpu, use_one_blas_thread
 
 if "numpy" not in sys.modules:
     use_one_blas_thread()
@@ -30,6 +25,7 @@ from threadpoolctl import threadpool_limits
 from phasemeter.lab.app import App
 from phasemeter.lab.engine import Engine
 from phasemeter.lab.exposition import EngineMetrics
+from phasemeter.lab.listener import StampingListener
 from phasemeter.lab.truth import TruthLog
 
 if TYPE_CHECKING:
@@ -64,21 +60,27 @@ def serve(config: EngineConfig) -> None:
     parent = ParentWatch()
     if config.cpu is not None:
         pin_to_cpu(config.cpu)
-    yield_to_clients()
     with _StopFlag() as stop, threadpool_limits(1), _listen(config) as listener:
         truth = TruthLog(config.truth_path)  # first: a bad path must not leave a segment
         engine = Engine(config)
         try:
             engine.warm_up()
-            asyncio.run(_EngineServer(config, engine, truth, parent, stop).run(listener))
+            asyncio.run(_EngineServer(config, engine, truth, parent, stop, listener).run())
         finally:
             engine.close()
             truth.close()
 
 
-def _listen(config: EngineConfig) -> socket.socket:
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    return socket.create_server((config.host, config.port), family=family, backlog=2048)
+def _listen(config: EngineConfig) -> StampingListener:
+    listener = StampingListener(socket.AF_INET6 if ":" in config.host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((config.host, config.port))
+        listener.listen(2048)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 class _StopFlag:
@@ -125,7 +127,9 @@ class _EngineServer:
         truth: TruthLog,
         parent: ParentWatch,
         stop: _StopFlag,
+        listener: StampingListener,
     ) -> None:
+        self._listener = listener
         self._config = config
         self._engine = engine
         self._parent = parent
@@ -133,7 +137,13 @@ class _EngineServer:
         self._metrics = EngineMetrics(engine)
         self._truth = truth
         self._submitted = asyncio.Event()
-        app = App(engine, self._metrics, self._truth, self._submitted.set)
+        app = App(
+            engine,
+            self._metrics,
+            self._truth,
+            arrivals_ns=listener.arrivals_ns,
+            on_submit=self._submitted.set,
+        )
         self._http_config = uvicorn.Config(
             app,
             http="httptools",
@@ -149,13 +159,13 @@ class _EngineServer:
             timeout_graceful_shutdown=0,
         )
 
-    async def run(self, listener: socket.socket) -> None:
+    async def run(self) -> None:
         # Weights and modules live as long as the process: a full collection need not visit them.
         gc.collect()
         gc.freeze()
-        on_ready = partial(self._say_ready, listener.getsockname()[1])
+        on_ready = partial(self._say_ready, self._listener.getsockname()[1])
         http = _HttpServer(self._http_config, on_ready)
-        serving = asyncio.create_task(http.serve(sockets=[listener]))
+        serving = asyncio.create_task(http.serve(sockets=[self._listener]))
         try:
             await self._run_engine()
         finally:

@@ -55,6 +55,8 @@ class Connection:
     Attributes:
         stamp_source: `kernel` where receive stamps are on, else `recv`.
         connected_ns: When it became usable (TLS included); None until then.
+        last_send_ns: Just before the last bytes were handed to the kernel. Not just after: the peer is
+            woken by them and, on the same core, may run before the call returns.
         used: It has carried a response already.
         clock_stepped: The wall clock moved against the monotonic one since `begin`, so kernel
             stamps of this exchange are not to be trusted.
@@ -62,6 +64,7 @@ class Connection:
 
     def __init__(self, address: Address, tls: ssl.SSLContext | None) -> None:
         self.connected_ns: int | None = None
+        self.last_send_ns = 0
         self.used = False
         self.clock_stepped = False
         self.stamp_source: StampSource = "recv"
@@ -135,10 +138,12 @@ class Connection:
     def flush(self) -> bool:
         """Hand waiting bytes to the kernel; True when it has taken all."""
         while self._out:
+            t_ns = now_ns()
             try:
                 sent = self._socket.send(self._out)
             except BlockingIOError:
                 return False
+            self.last_send_ns = t_ns
             del self._out[:sent]
         return True
 

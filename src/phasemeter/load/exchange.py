@@ -124,7 +124,7 @@ class Exchange:
             self._request = None
         if self._request is None and not self._sent and self.connection.flush():
             self._sent = True
-            self._owner.on_sent(now_ns())
+            self._owner.on_sent(self.connection.last_send_ns)
 
     def _fail(self, fault: OSError) -> None:
         self.finish(now_ns(), StreamEnd.LOST, error_name(fault))

@@ -16,11 +16,12 @@ from pathlib import Path
 
 from phasemeter.core.clock import NS_PER_MS, NS_PER_S, now_ns
 from phasemeter.core.errors import PhasemeterError
+from phasemeter.load import worker
 from phasemeter.load.job import Job, Progress
 from phasemeter.load.plan import Plan
 from phasemeter.load.target import Target
 
-_START_UP_NS = 1_000 * NS_PER_MS
+_START_UP_NS = 700 * NS_PER_MS
 _STOP_S = 10.0
 # The driver ends by itself at the end of the drain; this much later it is taken for hung.
 _GRACE_S = 15.0
@@ -65,11 +66,11 @@ def run_plan(
     crew = _Crew()
     previous = signal.signal(signal.SIGTERM, _raise_interrupt)
     try:
-        for worker in range(workers):
+        for number in range(workers):
             job = Job(
                 folder=folder.resolve(),
-                writer=first_writer + worker,
-                worker=worker,
+                writer=first_writer + number,
+                worker=number,
                 workers=workers,
                 plan=plan,
                 target=target,
@@ -103,7 +104,7 @@ class _Crew:
     def start(self, job: Job) -> None:
         # A session of its own keeps a Ctrl-C at the terminal from reaching the workers past us.
         process = subprocess.Popen(
-            [sys.executable, "-m", "phasemeter.load.worker"],
+            [sys.executable, "-m", worker.__name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,6 +1,7 @@
-"""Decode span: last_token - first_token, in ns, over requests with a token.
+"""Decode span: last_token - first_token, in ns, over requests whose tokens came in several reads.
 
-Undefined where the server did not stream.
+Undefined where the server did not stream, and where all tokens came at once: how long they took to be
+written is then unknown.
 """
 
 from __future__ import annotations
@@ -8,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from phasemeter.core.timeline import Timeline
-from phasemeter.metrics.metric import Metric, span
+from phasemeter.metrics.metric import Metric
 
 
 def _samples(timeline: Timeline) -> Iterable[int]:
-    return span(timeline.first_token_ns, timeline.last_token_ns) if timeline.streamed else ()
+    if not timeline.streamed or timeline.decode_ns is None:
+        return ()
+    return (timeline.decode_ns,)
 
 
 DECODE = Metric(

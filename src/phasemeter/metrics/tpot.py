@@ -1,7 +1,8 @@
 """Time per output token: (last_token - first_token) / (output_tokens - tokens in the first event).
 
 In ns, over requests. One average a request: a stall disappears in it, so it is never a substitute for
-`gap`. Undefined where a count is unknown or the divisor is below 1.
+`gap`. Undefined where a count is unknown, where the divisor is below 1, and where all tokens came in
+one read.
 """
 
 from __future__ import annotations
@@ -32,10 +33,9 @@ def tokens_after_first_event(timeline: Timeline) -> int | None:
 
 
 def _samples(timeline: Timeline) -> Iterable[int]:
-    tokens = tokens_after_first_event(timeline)
-    if not timeline.streamed or tokens is None or tokens < 1:
+    tokens, decode_ns = tokens_after_first_event(timeline), timeline.decode_ns
+    if not timeline.streamed or decode_ns is None or tokens is None or tokens < 1:
         return ()
-    decode_ns = timeline.events[-1].t_ns - timeline.events[0].t_ns
     return (round(decode_ns / tokens),)
 
 

@@ -1,0 +1,5 @@
+"""`python -m phasemeter`: the command line."""
+
+from phasemeter.cli import main
+
+main()
