@@ -23,6 +23,7 @@ LAYERS = (
     ("experiments",),
     ("report",),
     ("cli",),
+    ("__main__",),
 )
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 STANDARD_LIBRARY_ONLY = ("core", "dialects", "metrics", "transports", "clients", "testing")
