@@ -112,9 +112,10 @@ def test_a_run_that_mostly_failed_is_invalid():
 def test_a_run_cut_off_after_its_first_condition_still_gives_a_finding():
     run = make_run()
     first = run.marks[:2]
-    kept = tuple(t for t in run.timelines if t.ended_ns < first[1].end_ns + 10**9)
+    kept = [t for t in run.timelines if t.ended_ns < first[1].end_ns + 10**9]
+    cut_off = [replace(t, outcome=Outcome.CANCELLED) for t in run.timelines[len(kept) :][:40]]
 
-    finding = analyse(replace(run, marks=first, timelines=kept))
+    finding = analyse(replace(run, marks=first, timelines=(*kept, *cut_off)))
 
     assert finding.verdict.kind == "interference"
     assert [arm.name for arm in finding.arms] == ["mixed/inject"]

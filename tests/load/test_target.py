@@ -71,3 +71,19 @@ def test_a_plain_server_is_asked_without_extensions():
         "stream_options",
     }
     assert body["stream_options"] == {"include_usage": True}
+
+
+def test_a_query_goes_with_every_request_but_is_not_shown():
+    endpoint, api = parse_endpoint("https://h/openai/deployments/d/chat/completions?api-version=1")
+
+    assert api == "chat"
+    assert endpoint.path("chat") == "/openai/deployments/d/chat/completions?api-version=1"
+    assert endpoint.base_url == "https://h:443/openai/deployments/d"
+    assert "api-version" not in repr(endpoint)
+
+
+def test_credentials_in_a_url_are_refused_and_not_repeated():
+    with pytest.raises(UsageError, match="credentials") as refusal:
+        parse_endpoint("http://user:k3y@h/v1")
+
+    assert "k3y" not in str(refusal.value)

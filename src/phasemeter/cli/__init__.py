@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -53,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    # A shell starts background jobs with SIGINT ignored; a run must be stoppable there too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         status = cli.main(args=arguments, prog_name="phasemeter", standalone_mode=False)
     except click.ClickException as fault:

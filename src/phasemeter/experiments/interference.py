@@ -51,7 +51,7 @@ def analyse(run: RunRecords) -> Finding:
         gpus=records.gpus,
         gap_p99_ms=_background_gap_p99_ms(records, arms),
         failed=records.failed,
-        issued=len(run.issued),
+        issued=records.issued,
     )
     return Finding(
         verdict=judge(evidence, arms),
@@ -105,19 +105,31 @@ _ALL = (*_GAPS, *_TTFTS, _THROUGHPUT)
 
 
 class _Records:
-    """A run's responses by arm, condition, repeat and class."""
+    """A run's responses by arm, condition, repeat and class.
+
+    Only of conditions that were carried out to their end: what was in flight when a run was
+    interrupted says nothing about the server.
+
+    Attributes:
+        issued: Requests issued.
+        failed: Those of them that did not end ok.
+        gpus: Accelerators (or cores) by topology.
+    """
 
     def __init__(self, run: RunRecords) -> None:
         self._run = run
         self._groups: dict[tuple[str, str, str, str], list[Timeline]] = {}
+        finished = {(mark.arm, mark.condition, str(mark.repeat)) for mark in run.marks}
+        self.issued = sum(_run_of(request.tags) in finished for request in run.issued)
         self.failed = 0
         for timeline in run.timelines:
-            if timeline.outcome is not Outcome.OK:
-                self.failed += 1
+            key = _run_of(timeline.tags)
+            if key not in finished:
                 continue
-            tags = timeline.tags
-            key = (tags.get("arm", ""), tags.get("condition", ""), tags.get("repeat", ""))
-            self._groups.setdefault((*key, tags.get("class", "")), []).append(timeline)
+            if timeline.outcome is Outcome.OK:
+                self._groups.setdefault((*key, timeline.tags.get("class", "")), []).append(timeline)
+            else:
+                self.failed += 1
         target = run.manifest.get("target")
         gpus = target.get("gpus") if isinstance(target, dict) else None
         self.gpus: Mapping[str, int | None] = gpus if isinstance(gpus, dict) else {}
@@ -171,6 +183,10 @@ class _Records:
     def mix_classes(self) -> dict[str, str]:
         """Classes of the mix, each with the condition in which it was alone."""
         return {key[3]: key[1] for key in sorted(self._groups, reverse=True) if key[1] in _ALONE}
+
+
+def _run_of(tags: Mapping[str, str]) -> tuple[str, str, str]:
+    return tags.get("arm", ""), tags.get("condition", ""), tags.get("repeat", "")
 
 
 def _order(mark: Mark) -> tuple[str, int]:

@@ -79,8 +79,14 @@ class _Starting:
         self._out, self._err = out, err
         command = [sys.executable, "-m", "phasemeter.lab", *config.to_args()]
         with out.open("wb") as stdout, err.open("wb") as stderr:
+            # A session of its own: a Ctrl-C at the terminal is for the launcher, which ends the
+            # engines when it no longer needs them.
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
             )
 
     def wait_until_ready(self, deadline_ns: int) -> LabEngine:

@@ -168,7 +168,7 @@ def _ask(
 
 
 def _get(endpoint: Endpoint, path: str, headers: Mapping[str, str]) -> tuple[int, object]:
-    return _exchange(endpoint, "GET", endpoint.base_path + path, None, headers)
+    return _exchange(endpoint, "GET", endpoint.below(path), None, headers)
 
 
 def _exchange(

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 
 from phasemeter.core.clock import PROCESS_ANCHOR
 from phasemeter.core.errors import UsageError
 
 SCHEMA_VERSION = 1
+
+_QUERY = re.compile(r"(?<=\S)\?[^\s,]*(?==)[^\s,]*")
 
 
 def create(folder: Path | None, kind: str) -> Path:
@@ -73,18 +77,17 @@ def append_mark(folder: Path, mark: Mapping[str, object]) -> None:
 
 
 def redacted(arguments: list[str]) -> list[str]:
-    """Return a command line without the values of headers, which may hold keys."""
-    kept: list[str] = []
-    hide_next = False
-    for argument in arguments:
-        if hide_next:
+    """Return a command line without the values of headers and queries, which may hold keys."""
+    kept = [Path(arguments[0]).name]
+    for before, argument in pairwise(arguments):
+        if before in ("--header", "-H"):
             kept.append("REDACTED")
         elif argument.startswith("--header="):
             kept.append("--header=REDACTED")
+        elif argument.startswith("-H"):
+            kept.append("-H" if argument == "-H" else "-HREDACTED")
         else:
-            kept.append(argument)
-        hide_next = argument in ("--header", "-H") and not hide_next
-    kept[:1] = [Path(arguments[0]).name]
+            kept.append(_QUERY.sub("?REDACTED", argument))
     return kept
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -24,12 +24,15 @@ class Endpoint:
         host: Host name or address.
         port: TCP port.
         base_path: Path before `/chat/completions`, for instance `/v1`.
+        query: Query that goes with every request, such as a service's `api-version=...`; it may
+            hold a key, so it is in neither `repr` nor the manifest.
     """
 
     scheme: str
     host: str
     port: int
     base_path: str
+    query: str = field(default="", repr=False)
 
     @property
     def base_url(self) -> str:
@@ -38,8 +41,12 @@ class Endpoint:
         return f"{self.scheme}://{host}:{self.port}{self.base_path}"
 
     def path(self, api: Api) -> str:
-        """Return the path of an API below the base URL."""
-        return self.base_path + _PATHS[api]
+        """Return the path of an API below the base URL, with the query."""
+        return self.below(_PATHS[api])
+
+    def below(self, path: str) -> str:
+        """Return a path below the base URL, with the query."""
+        return self.base_path + path + (f"?{self.query}" if self.query else "")
 
 
 def parse_endpoint(url: str, field_name: str = "URL") -> tuple[Endpoint, Api | None]:
@@ -49,7 +56,7 @@ def parse_endpoint(url: str, field_name: str = "URL") -> tuple[Endpoint, Api | N
         The endpoint, and the API where the URL itself names one.
 
     Raises:
-        UsageError: If the URL is not of the form http[s]://HOST[:PORT][/PATH].
+        UsageError: If the URL is not of the form http[s]://HOST[:PORT][/PATH][?QUERY].
     """
     try:
         parts = urlsplit(url)
@@ -62,6 +69,11 @@ def parse_endpoint(url: str, field_name: str = "URL") -> tuple[Endpoint, Api | N
     if parts.scheme not in ("http", "https") or not parts.hostname:
         msg = f"{field_name}: {url!r} is not a URL; accepted: http[s]://HOST[:PORT][/PATH]"
         raise UsageError(msg)
+    if parts.username is not None or parts.password is not None:
+        msg = (
+            f"{field_name}: holds credentials; accepted: a URL without them, and --header for keys"
+        )
+        raise UsageError(msg)
     path = parts.path.rstrip("/")
     api: Api | None = None
     for name in ("chat", "completions"):  # the longer path first
@@ -69,7 +81,8 @@ def parse_endpoint(url: str, field_name: str = "URL") -> tuple[Endpoint, Api | N
             path, api = path.removesuffix(_PATHS[name]), name
             break
     port = port or (443 if parts.scheme == "https" else 80)
-    return Endpoint(parts.scheme, parts.hostname, port, path if path or api else "/v1"), api
+    base_path = path if path or api else "/v1"
+    return Endpoint(parts.scheme, parts.hostname, port, base_path, parts.query), api
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,4 +153,7 @@ class Target:
 
     def as_document(self) -> dict[str, object]:
         """Return the target as JSON-ready values, for the run's manifest."""
-        return asdict(self)
+        document = asdict(self)
+        for endpoint in (*document["endpoints"], *document["decode_endpoints"]):
+            del endpoint["query"]
+        return document
