@@ -77,7 +77,7 @@ def measure(
     """
     runs = arm_runs(settings, list(targets))
     try:
-        with run_progress(sum(run.plan.duration_s for run in runs)) as bar:
+        with run_progress() as progress:
             carry_out(
                 folder,
                 settings,
@@ -85,7 +85,7 @@ def measure(
                 runs,
                 headers=headers,
                 timeout_s=timeout_s,
-                on_progress=_Follower(bar, runs).show,
+                on_progress=_Follower(progress, runs).show,
             )
     except KeyboardInterrupt:
         show_report(folder, as_json=as_json)
@@ -95,12 +95,15 @@ def measure(
 class _Follower:
     """Turns the progress of the run under way into that of the whole experiment."""
 
-    def __init__(self, bar: RunProgress, runs: Sequence[ArmRun]) -> None:
-        self._bar = bar
+    def __init__(self, progress: RunProgress, runs: Sequence[ArmRun]) -> None:
+        self._progress = progress
         self._runs = runs
+        self._whole_s = sum(run.plan.duration_s for run in runs)
 
     def show(self, run: ArmRun, elapsed_s: float, totals: Progress) -> None:
         number = self._runs.index(run)
         before_s = sum(one.plan.duration_s for one in self._runs[:number])
-        label = f"{number + 1}/{len(self._runs)} {run.arm} {run.condition}"
-        self._bar.show(before_s + min(elapsed_s, run.plan.duration_s), label, totals)
+        share = (before_s + min(elapsed_s, run.plan.duration_s)) / self._whole_s
+        self._progress.show(
+            share, f"{number + 1}/{len(self._runs)} {run.arm} {run.condition}", totals
+        )

@@ -60,6 +60,12 @@ class _Load:
             )
         return Plan((flow,), stop_s, self.drain_s, self.seed)
 
+    def share_done(self, elapsed_s: float, finished: int) -> float:
+        """Return how much of the load is done, by time or by requests, whichever is further."""
+        by_time = elapsed_s / self.duration_s if self.duration_s else 0.0
+        by_requests = finished / self.requests if self.requests else 0.0
+        return max(by_time, by_requests)
+
 
 @click.command("load")
 @click.argument("url")
@@ -155,7 +161,8 @@ def command(
     from phasemeter.load.preflight import find_target
     from phasemeter.load.run import run_load
 
-    plan = _Load(users, rate, arrivals, mix, duration, requests, drain, seed).plan()
+    load = _Load(users, rate, arrivals, mix, duration, requests, drain, seed)
+    plan = load.plan()
     extra = read_headers(headers, api_key_env)
     target = find_target(
         [url],
@@ -167,7 +174,7 @@ def command(
     )
     folder = run_folder.create(output, "load")
     try:
-        with run_progress(plan.duration_s) as progress:
+        with run_progress() as progress:
             run_load(
                 folder,
                 plan,
@@ -175,7 +182,9 @@ def command(
                 workers=workers,
                 timeout_s=timeout,
                 headers=extra,
-                on_progress=lambda elapsed_s, sums: progress.show(elapsed_s, "load", sums),
+                on_progress=lambda elapsed_s, sums: progress.show(
+                    load.share_done(elapsed_s, sums.ok + sums.failed), "load", sums
+                ),
             )
     except KeyboardInterrupt:
         show_report(folder, as_json=as_json)
