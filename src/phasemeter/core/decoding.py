@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from phasemeter.core.framing import Frame
@@ -39,7 +39,7 @@ class DecodedEvent:
         done: Nothing after this event counts.
         error_type: Class of an error told by the event.
         model: Model that the server says it used.
-        server: Timings that the server tells about itself, by their own names.
+        server: Timings that the server tells about itself, by their own names; None for none.
     """
 
     parts: Sequence[TokenPart] = ()
@@ -51,7 +51,7 @@ class DecodedEvent:
     done: bool = False
     error_type: str | None = None
     model: str | None = None
-    server: Mapping[str, float] = field(default_factory=dict)
+    server: Mapping[str, float] | None = None
 
 
 class Decoder(Protocol):

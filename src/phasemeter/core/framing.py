@@ -62,6 +62,9 @@ class SseFramer:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         else:
             self._after_cr = False
+        if not self._pending and not self._at_start and 0 <= data.find(b"\n\n") == len(data) - 2:
+            frame = _frame_of_block(data[:-2])  # the usual read: one whole event
+            return [] if frame is None else [frame]
         self._pending += data
         if self._at_start and not self._strip_bom():
             return []

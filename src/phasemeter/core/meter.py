@@ -267,27 +267,25 @@ class _Understood:
         self.server: dict[str, float] = {}
 
     def take(self, event: DecodedEvent, t_ns: int, read: int) -> None:
-        for part in event.parts:
-            alone = len(event.parts) == 1 or not _shares_choice(event.parts, part)
-            self.tokens.append(
-                _Token(
-                    t_ns,
-                    part.kind,
-                    part.tokens if alone else None,
-                    read,
-                    event.running_output_tokens,
-                    len(event.parts),
-                )
-            )
+        parts = event.parts
+        for part in parts:
+            alone = len(parts) == 1 or not _shares_choice(parts, part)
+            told = part.tokens if alone else None
+            running = event.running_output_tokens
+            self.tokens.append(_Token(t_ns, part.kind, told, read, running, len(parts)))
         self.choices.update(event.choices)
         if event.usage is not None:
             self.usage = _merged(self.usage, event.usage)
         if event.finish_reason:
             self.finish_reason = event.finish_reason
-        self.terminal = self.terminal or event.terminal
-        self.done = self.done or event.done
-        self.error_type = self.error_type or event.error_type
-        self.model = self.model or event.model
+        if event.terminal:
+            self.terminal = True
+        if event.done:
+            self.done = True
+        if self.error_type is None:
+            self.error_type = event.error_type
+        if self.model is None:
+            self.model = event.model
         if event.server:
             self.server.update(event.server)
 

@@ -26,6 +26,8 @@ _REASONING_FIELDS = (
     "thinking",
     "thinking_blocks",
 )
+_PLAIN_FIELDS = frozenset(("role", "content"))
+_END_MARK_CHARS = 32
 
 
 class ReadChoice(Protocol):
@@ -65,11 +67,12 @@ class _ChatDecoder:
 
 def decode_choices(frame: Frame, read_choice: ReadChoice) -> DecodedEvent:
     """Decode a chunk with a `choices` list; `read_choice` finds the text in one choice."""
-    if frame.data.strip() == "[DONE]":
+    data = frame.data
+    if len(data) < _END_MARK_CHARS and data.strip() == "[DONE]":
         return DecodedEvent(terminal=True, done=True)
     is_error = frame.is_error or frame.event == "error"
     try:
-        document = json.loads(frame.data)
+        document = json.loads(data)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
@@ -77,7 +80,7 @@ def decode_choices(frame: Frame, read_choice: ReadChoice) -> DecodedEvent:
     if is_error and not document.get("error"):
         document = {"error": document or True}
     event = DecodedEvent()
-    if is_error or '"error"' in frame.data:  # spares the search in nearly every event
+    if is_error or '"error"' in data:  # spares the search in nearly every event
         event.error_type = read_error(document)
     whole = not str(document.get("object", "")).endswith(".chunk")
     choices = document.get("choices")
@@ -92,13 +95,12 @@ def decode_choices(frame: Frame, read_choice: ReadChoice) -> DecodedEvent:
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             event.finish_reason = reason
-        parts += (
-            TokenPart(kind, index, count_tokens(choice))
-            for kind in read_choice(choice, whole=whole)
-        )
+        for kind in read_choice(choice, whole=whole):
+            parts.append(TokenPart(kind, index, count_tokens(choice)))  # noqa: PERF401
     event.parts = parts
     event.choices = indexes
-    _read_counts(document, event)
+    if '"usage"' in data or '"timings"' in data or '"metrics"' in data:
+        _read_counts(document, event)
     model = document.get("model")
     event.model = model if isinstance(model, str) else None
     return event
@@ -132,6 +134,8 @@ def read_choice(choice: Mapping[str, object], *, whole: bool) -> list[TokenKind]
         return []
     kinds: list[TokenKind] = []
     content = delta.get("content")
+    if isinstance(content, str) and delta.keys() <= _PLAIN_FIELDS:
+        return ["content"] if content else []  # the usual delta: nothing else to look for
     if _has_reasoning(delta):
         kinds.append("reasoning")
     if isinstance(content, str):

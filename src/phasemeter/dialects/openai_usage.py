@@ -11,9 +11,12 @@ from phasemeter.core.timeline import Usage
 
 def find_usage(document: Mapping[str, object]) -> Mapping[str, object] | None:
     """Return the usage object of a chunk: top level, under `x_groq`, or inside a choice."""
-    for place in _places(document):
+    usage = document.get("usage")
+    if usage and isinstance(usage, dict):
+        return usage
+    for place in _places(document)[1:]:
         usage = place.get("usage")
-        if isinstance(usage, dict) and usage:
+        if usage and isinstance(usage, dict):
             return usage
     return None
 
