@@ -3,10 +3,11 @@
 import json
 
 import pytest
-from run_factory import make_timeline, worker_end, write_run
+from run_factory import ANCHOR, issued_of, make_timeline, worker_end, write_run
 
 from phasemeter.analysis.records import Mark, load_run
 from phasemeter.core.errors import UsageError
+from phasemeter.core.record import header_line, issued_line, record_line
 
 
 def test_a_written_run_is_read_back_whole(tmp_path):
@@ -117,7 +118,7 @@ def test_a_folder_that_is_no_run_is_refused_in_one_line(tmp_path, content, told)
 
 def test_a_missing_folder_is_refused(tmp_path):
     """The message names the path."""
-    with pytest.raises(UsageError, match="nowhere is not a folder"):
+    with pytest.raises(UsageError, match="nowhere is not there"):
         load_run(tmp_path / "nowhere")
 
 
@@ -128,3 +129,27 @@ def test_newer_record_files_are_refused(tmp_path):
 
     with pytest.raises(UsageError, match=r"records-0\.jsonl has schema 2"):
         load_run(tmp_path)
+
+
+def test_the_record_file_of_an_application_can_be_read_with_its_older_ones(tmp_path):
+    """RecordSink writes no run folder: FILE, FILE.1, FILE.2 are read oldest first."""
+    for name, request_id in (("app.jsonl.2", "a"), ("app.jsonl.1", "b"), ("app.jsonl", "c")):
+        timeline = make_timeline(request_id, first_ms=10, gaps_ms=(5,))
+        lines = (header_line(ANCHOR, {}), issued_line(issued_of(timeline)), record_line(timeline))
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
+    (tmp_path / "app.jsonl.bak").write_text("not ours")
+
+    run = load_run(tmp_path / "app.jsonl")
+
+    assert [timeline.request_id for timeline in run.timelines] == ["a", "b", "c"]
+    assert len(run.issued) == 3
+    assert run.manifest["kind"] == "records"
+    assert run.unreadable_lines == 0
+
+
+def test_a_file_that_is_no_record_file_is_refused(tmp_path):
+    """It would else be reported on as a run without requests."""
+    (tmp_path / "notes.txt").write_text("hello\n")
+
+    with pytest.raises(UsageError, match="no record file"):
+        load_run(tmp_path / "notes.txt")

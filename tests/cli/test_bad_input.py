@@ -73,7 +73,7 @@ LOAD = ("load", "http://127.0.0.1:9/v1", "--users", "2", "--duration", "1s")
         (("interference", "--lab", "--mix", "a=100%:1/1"), ("--mix", "two")),
         (("interference", "--separated", "prefill=http://h"), ("--separated", "decode=URL")),
         (("interference", "--separated", "x=http://h"), ("--separated", "'x=http://h'")),
-        (("report", "no-such-folder"), ("no-such-folder", "is not a folder")),
+        (("report", "no-such-folder"), ("no-such-folder", "is not there")),
         (("lab", "serve", "--policy", "best"), ("--policy", "mixed")),
         (("lab", "serve", "--cpu", "4000"), ("cpu", "4000")),
         (("lab", "serve", "--policy", "chunked", "--token-budget", "2"), ("token_budget",)),

@@ -18,7 +18,7 @@ def load_manifest(path: Path) -> dict[str, object]:
     """
     hint = "pass the folder that `phasemeter load` or `phasemeter interference` wrote"
     if not path.is_dir():
-        msg = f"run: {path} is not a folder; {hint}"
+        msg = f"run: {path} is not there; {hint}"
         raise UsageError(msg)
     try:
         manifest = json.loads((path / "run.json").read_text(encoding="utf-8"))

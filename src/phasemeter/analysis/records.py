@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from phasemeter.analysis.manifest import load_manifest, refuse_newer
+from phasemeter.core.errors import UsageError
 from phasemeter.core.record import SCHEMA_VERSION, Issued, parse_issued, parse_record
 from phasemeter.core.timeline import Timeline
 
@@ -98,21 +99,23 @@ class _Reading:
     marks: list[Mark] = field(default_factory=list)
     workers: list[WorkerEnd] = field(default_factory=list)
     unreadable_lines: int = 0
+    anchor: Mapping[str, object] | None = None
 
 
 def load_run(path: Path) -> RunRecords:
-    """Read a run folder, finished or killed.
+    """Read a run folder, finished or killed, or the record file of a `RecordSink`.
+
+    With a record file its older ones (`FILE.1`, `FILE.2`, ...) are read too.
 
     Raises:
-        UsageError: If the folder is missing, holds no run, or was written by a newer phasemeter.
+        UsageError: If nothing is there, it holds no run, or was written by a newer phasemeter.
     """
     path = Path(path)
+    if path.is_file():
+        return _load_record_file(path)
     manifest = load_manifest(path)
     record_paths = sorted(path.glob("records-*.jsonl"))
-    reading = _Reading()
-    with _no_collections():
-        for record_path in record_paths:
-            _read_records(record_path, reading)
+    reading = _read_all(record_paths)
     _read_marks(path / "marks.jsonl", reading)
     _read_workers(path / "workers.jsonl", reading)
     return RunRecords(
@@ -125,6 +128,38 @@ def load_run(path: Path) -> RunRecords:
         record_files=len(record_paths),
         unreadable_lines=reading.unreadable_lines,
     )
+
+
+def _load_record_file(path: Path) -> RunRecords:
+    older = sorted(
+        (int(one.suffix[1:]), one)
+        for one in path.parent.glob(f"{path.name}.*")
+        if one.suffix[1:].isdigit()
+    )
+    reading = _read_all([*(one for _, one in reversed(older)), path])
+    if reading.anchor is None:
+        msg = f"run: {path} is no record file; pass a run folder or the file of a RecordSink"
+        raise UsageError(msg)
+    return RunRecords(
+        path=path,
+        manifest={
+            "kind": "records",
+            "run_id": path.name,
+            "anchor": reading.anchor,
+            "created_unix_ns": reading.anchor.get("unix_ns"),
+        },
+        timelines=tuple(reading.timelines),
+        issued=tuple(reading.issued),
+        unreadable_lines=reading.unreadable_lines,
+    )
+
+
+def _read_all(paths: Sequence[Path]) -> _Reading:
+    reading = _Reading()
+    with _no_collections():
+        for path in paths:
+            _read_records(path, reading)
+    return reading
 
 
 def _whole_lines(path: Path) -> Iterator[bytes]:
@@ -156,8 +191,16 @@ def _read_records(path: Path, reading: _Reading) -> None:
                 reading.issued.append(parse_issued(document))
             else:
                 refuse_newer(int(str(document["phasemeter_records"])), SCHEMA_VERSION, path)
+                reading.anchor = _mapping(document["anchor"])
         except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
             reading.unreadable_lines += 1
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        msg = f"expected an object, got {type(value).__name__}"
+        raise TypeError(msg)
+    return value
 
 
 def _read_marks(path: Path, reading: _Reading) -> None:

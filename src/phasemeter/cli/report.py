@@ -18,7 +18,10 @@ import click
     help="Write HdrHistogram percentile distributions into that folder.",
 )
 def command(run: Path, html: Path | None, hgrm: Path | None, *, as_json: bool) -> int:
-    """Report on RUN, the folder of a finished, interrupted or killed run."""
+    """Report on RUN: the folder of a finished, interrupted or killed run, or a record file.
+
+    Record files are what phasemeter.RecordSink writes in an application.
+    """
     from phasemeter.report.document import read_report, write_report
     from phasemeter.report.terminal import print_report
 

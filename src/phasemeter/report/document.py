@@ -103,14 +103,18 @@ def build_report(
 def write_report(report: Report, *, html: Path | None = None, hgrm: Path | None = None) -> None:
     """Write the files of a report; see `build_report`.
 
+    Next to a single record file nothing is written unasked: there is no run folder to write to.
+
     Raises:
         UsageError: If a file cannot be written.
     """
     folder = report.run.path
     histograms = phase_histograms(report)
     try:
-        write_atomically(folder / "summary.json", json.dumps(report.to_json(), indent=1) + "\n")
-        _write_hlog(folder / "phases.hlog", report.run, histograms)
+        if folder.is_dir():
+            summary = json.dumps(report.to_json(), indent=1)
+            write_atomically(folder / "summary.json", summary + "\n")
+            _write_hlog(folder / "phases.hlog", report.run, histograms)
         if html is not None:
             page = render_page(report.run, report.summary, report.finding, samples=report.samples)
             write_atomically(html, page)
