@@ -8,6 +8,7 @@ import threading
 import pytest
 from tests.load.conftest import ONE, at_once
 
+from phasemeter.analysis.detectors import detect
 from phasemeter.core.clock import now_ns
 from phasemeter.core.timeline import Outcome
 from phasemeter.load.plan import ArrivalFlow, UserFlow
@@ -112,6 +113,7 @@ def test_every_framing_of_a_body_is_read(drive, framing):
     [
         (ScriptedReply([], status=429), Outcome.ERROR, "rate_limit", 0),
         (ScriptedReply([], status=500), Outcome.ERROR, "server_error", 0),
+        (ScriptedReply([], status=307), Outcome.ERROR, "redirect", 0),
         (ScriptedReply([], framing="close"), Outcome.TRUNCATED, None, 0),
         (
             ScriptedReply.of_events(chat_events(finish_reason=None)[:4], end="reset"),
@@ -245,3 +247,21 @@ def test_a_prefill_leg_that_hands_nothing_over_fails_the_request(drive, answer, 
         assert decode.served == []
 
     assert (timeline.outcome, timeline.error_type) == (Outcome.ERROR, error_type)
+
+
+def test_a_proxy_that_lets_events_go_in_clumps_is_noticed(drive):
+    """The same 24 tokens, one by one and six at a time after 60 ms of silence."""
+    events = [f"data: {data}\n\n".encode() for _, data in chat_events(kinds=("content",) * 24)]
+    one_by_one = [ScriptedRead(20 + 10 * k, (event,)) for k, event in enumerate(events)]
+    clumps = [
+        ScriptedRead(20 + 60 * k, tuple(events[start : start + 6]))
+        for k, start in enumerate(range(0, len(events), 6))
+    ]
+    found = []
+    for reads in (one_by_one, clumps):
+        drive.timelines.clear()
+        with ScriptedServer(ScriptedReply(reads)) as server:
+            found.append([one["kind"] for one in detect(drive(server.url, at_once(3)))])
+
+    assert "buffered_stream" not in found[0]
+    assert "buffered_stream" in found[1]

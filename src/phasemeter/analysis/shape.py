@@ -79,6 +79,17 @@ class Throughput(TypedDict):
     tokens_from: Literal["events", "usage", "mixed", "unknown"]
 
 
+class Detection(TypedDict):
+    """Something that was noticed in a run and says how to read its figures.
+
+    `share` is the share of streams, events, tokens or requests concerned, 0 to 1.
+    """
+
+    kind: str
+    text: str
+    share: float
+
+
 class Validity(TypedDict):
     """Whether the figures can be believed, with every reason against it."""
 
@@ -91,4 +102,5 @@ class Summary(GroupSummary):
 
     throughput: Throughput
     stamp_source: str | None
+    detections: list[Detection]
     validity: Validity

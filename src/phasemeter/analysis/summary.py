@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from phasemeter.analysis.detectors import detect
 from phasemeter.analysis.histogram import histogram_of, percentiles
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.samples import Samples, by_class, class_of, collect, pooled
@@ -40,6 +41,7 @@ def summarise(run: RunRecords, samples: Mapping[str, Samples] | None = None) -> 
         **group,
         throughput=throughput(run.timelines),
         stamp_source=_one_source(sources),
+        detections=detect(run.timelines),
         validity=judge(_evidence(run, group, sources)),
     )
 

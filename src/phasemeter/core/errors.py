@@ -65,7 +65,8 @@ def classify_error(words: str, number: int | None) -> str:
         number: A numeric code or the HTTP status, used when no word tells.
 
     Returns:
-        One of overloaded, rate_limit, auth, timeout, invalid_request, server_error, unknown.
+        One of overloaded, rate_limit, auth, timeout, invalid_request, server_error, redirect,
+        unknown.
     """
     lowered = words.lower()
     for needles, name in _WORD_CLASSES:
@@ -81,6 +82,8 @@ def _class_of_number(number: int | None) -> str:
     by_number |= {408: "timeout", 504: "timeout"}
     if number in by_number:
         return by_number[number]
+    if 300 <= number < 400:
+        return "redirect"
     if 400 <= number < 500:
         return "invalid_request"
     return "server_error" if 500 <= number < 600 else "unknown"

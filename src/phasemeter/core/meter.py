@@ -183,7 +183,7 @@ class StreamMeter:
 
     @property
     def _is_http_error(self) -> bool:
-        return self._status is not None and self._status >= 400
+        return self._status is not None and self._status >= 300
 
     def _frames(self, data: bytes) -> list[Frame]:
         if self._broken:

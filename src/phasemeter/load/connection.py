@@ -57,6 +57,8 @@ class Connection:
         connected_ns: When it became usable (TLS included); None until then.
         last_send_ns: Just before the last bytes were handed to the kernel. Not just after: the peer is
             woken by them and, on the same core, may run before the call returns.
+        read_lag_ns: How long the last bytes read had waited since their arrival; None where that
+            cannot be known (no kernel stamp).
         used: It has carried a response already.
         clock_stepped: The wall clock moved against the monotonic one since `begin`, so kernel
             stamps of this exchange are not to be trusted.
@@ -65,6 +67,7 @@ class Connection:
     def __init__(self, address: Address, tls: ssl.SSLContext | None) -> None:
         self.connected_ns: int | None = None
         self.last_send_ns = 0
+        self.read_lag_ns: int | None = None
         self.used = False
         self.clock_stepped = False
         self.stamp_source: StampSource = "recv"
@@ -178,15 +181,18 @@ class Connection:
         self._socket.close()
 
     def _kernel_ns(self, ancillary: list[tuple[int, int, bytes]]) -> int:
+        read_ns = now_ns()
+        self.read_lag_ns = None
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
                 seconds, nanoseconds = _TIMESPEC.unpack_from(data)
                 t_ns: int = seconds * 1_000_000_000 + nanoseconds - self._offset_ns
-                if not self._begun_ns - _STEP_LIMIT_NS <= t_ns <= now_ns() + _STEP_LIMIT_NS:
+                if not self._begun_ns - _STEP_LIMIT_NS <= t_ns <= read_ns + _STEP_LIMIT_NS:
                     self.clock_stepped = True
-                    return now_ns()
+                    return read_ns
+                self.read_lag_ns = max(read_ns - t_ns, 0)
                 return t_ns
-        return now_ns()  # the end of the stream carries no stamp
+        return read_ns  # the end of the stream carries no stamp
 
     def _shake_hands(self) -> None:
         assert self._tls is not None

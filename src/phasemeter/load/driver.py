@@ -81,6 +81,7 @@ class Driver:
         counts: Running totals, for progress.
         loop_lag_ns: Time each turn of the loop took to work off what was ready.
         send_lag_ns: Start minus intended start of each request.
+        read_lag_ns: How long what was read had waited since its arrival, where the kernel told that.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class Driver:
         self.counts = Counts()
         self.loop_lag_ns = array("q")
         self.send_lag_ns = array("q")
+        self.read_lag_ns = array("q")
         self._plan = plan
         self._target = target
         self._worker, self._workers = worker, workers
@@ -263,6 +265,9 @@ class Driver:
             return
         if events & selectors.EVENT_READ:
             exchange.on_readable()
+            lag_ns = exchange.connection.read_lag_ns
+            if lag_ns is not None and len(self.read_lag_ns) < _MAX_LAG_SAMPLES:
+                self.read_lag_ns.append(lag_ns)
         if events & selectors.EVENT_WRITE and not exchange.done:
             exchange.advance()
         if not exchange.done:

@@ -98,6 +98,7 @@ class Worker:
             "token_events": self._driver.counts.token_events,
             "loop_lag_ns": _percentiles(self._driver.loop_lag_ns),
             "send_lag_ns": _percentiles(self._driver.send_lag_ns),
+            "read_lag_ns": _percentiles(self._driver.read_lag_ns),
             "ended": ended,
         }
         # One write below the pipe size is atomic with O_APPEND, so workers can share the file.

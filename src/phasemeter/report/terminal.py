@@ -67,7 +67,7 @@ def terminal_report(run: RunRecords, summary: Summary, finding: Finding | None) 
         parts += [*_arms(finding), *_factors(finding), *_verdict(finding)]
     else:
         parts += _load(summary)
-    parts.append(_stamps(summary))
+    parts += [_stamps(summary), *_detections(summary)]
     if summary["validity"]["verdict"] == "valid":
         parts.append(_validity(summary["validity"]))
     return Group(*parts)
@@ -158,6 +158,11 @@ def _stamps(summary: Summary) -> Text:
     if summary["throughput"]["tokens_from"] == "unknown":
         text.append("\ntoken rate: unknown where responses do not tell how many tokens they hold")
     return text
+
+
+def _detections(summary: Summary) -> list[RenderableType]:
+    texts = [detection["text"] for detection in summary["detections"]]
+    return [Text("\nnoticed:"), _bullets(texts)] if texts else []
 
 
 def _verdict(finding: Finding) -> list[RenderableType]:
