@@ -265,3 +265,18 @@ def test_a_proxy_that_lets_events_go_in_clumps_is_noticed(drive):
 
     assert "buffered_stream" not in found[0]
     assert "buffered_stream" in found[1]
+
+
+@pytest.mark.parametrize("status", [None, 503])
+def test_users_do_not_hammer_a_server_that_refuses_at_once(drive, status):
+    """Two users over 0.5 s, a tenth of a second apart: some ten requests, not thousands."""
+    users = UserFlow("u", (ONE,), users=2, start_s=0, stop_s=0.5)
+    with ScriptedServer(ScriptedReply([], status=status or 200)) as server:
+        url = server.url
+        if status is not None:
+            drive(url, users)
+    if status is None:
+        drive(url, users)  # nobody listens there any more
+
+    assert {t.outcome for t in drive.timelines} == {Outcome.ERROR}
+    assert 2 <= len(drive.timelines) <= 14

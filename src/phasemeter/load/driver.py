@@ -29,6 +29,7 @@ from phasemeter.load.target import Endpoint, Target
 _TICK_NS = 50 * NS_PER_MS
 _LOOK_AHEAD_NS = 2 * NS_PER_S
 _TIME_TO_SPARE_NS = NS_PER_MS
+_PAUSE_AFTER_FAILURE_NS = 100 * NS_PER_MS
 _DIGEST_READS = 50  # about 0.3 ms
 _MOST_TO_DIGEST = 256
 _MAX_LAG_SAMPLES = 1_000_000
@@ -346,7 +347,9 @@ class Driver:
         self._to_digest.append(flight)
         user = self._flights.pop(flight)
         if user is not None:
-            self._push_next(user, now_ns())
+            # A server that refuses at once would else be asked thousands of times a second.
+            pause_ns = _PAUSE_AFTER_FAILURE_NS if flight.is_failure else 0
+            self._push_next(user, now_ns() + pause_ns)
 
     def _digest_some(self) -> None:
         flight = self._to_digest[0]

@@ -53,6 +53,7 @@ class Flight:
         self.exchange: Exchange | None = None
         self._open = open_exchange
         self._landed = landed
+        self._status: int | None = None
         self._end: tuple[int, StreamEnd, str | None] | None = None
         self.started_ns = now_ns()
         tags, wanted = prepared.planned.tags, prepared.planned.request_class
@@ -75,6 +76,12 @@ class Flight:
     def tags(self) -> Mapping[str, str]:
         """Labels of the record."""
         return self._meter.tags
+
+    @property
+    def is_failure(self) -> bool:
+        """True for a landed flight that got no whole response, or one that is no answer."""
+        lost = self._end is not None and self._end[1] is not StreamEnd.EOF
+        return lost or (self._status is not None and self._status >= 300)
 
     def start(self) -> None:
         """Send the first exchange."""
@@ -135,6 +142,7 @@ class _Stream:
 
     def on_headers(self, t_ns: int, status: int, headers: Mapping[str, str]) -> None:
         self._leg.headers_ns = t_ns
+        self._flight._status = status
         self._meter.on_headers(t_ns, status, headers)
 
     def on_end(self, t_ns: int, end: StreamEnd, error_type: str | None) -> None:
@@ -163,7 +171,7 @@ class _PrefillLeg:
 
     def on_headers(self, t_ns: int, status: int, headers: Mapping[str, str]) -> None:
         self._leg.headers_ns = t_ns
-        self._status = status
+        self._status = self._flight._status = status
         self._headers = dict(headers)
 
     def on_body(self, t_ns: int, data: bytes) -> None:
