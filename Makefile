@@ -14,11 +14,11 @@ $(VENV)/.pip:
 
 # What the main job needs: no client libraries, no test tools.
 $(VENV)/.demo: $(VENV)/.pip pyproject.toml
-	$(PIP) install --editable ".[load,lab,report]"
+	$(PIP) install --editable ".[load,lab]"
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.pip pyproject.toml
-	$(PIP) install --editable ".[openai,httpx,otel,load,lab,report]" --group test --group lint
+	$(PIP) install --editable ".[openai,httpx,otel,load,lab]" --group test --group lint
 	touch $@ $(VENV)/.demo
 
 setup: $(VENV)/.dev
@@ -37,8 +37,11 @@ check: $(VENV)/.dev
 engines: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m lab
 
+# A first look by default; all of it: make bench BENCH="--rounds 3 --busy-core --ladder".
+# The peers come from the package index, once, into environments of their own (11 GB).
+BENCH ?= --quick
 bench: $(VENV)/.dev
-	@echo "benchmarks/ holds no peer comparison yet; run the scripts in it one by one" >&2; exit 1
+	$(BIN)/python -m benchmarks.side_by_side $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist runs .pytest_cache .mypy_cache .ruff_cache

@@ -21,7 +21,9 @@ for chunk in stream:
 
 timing = phasemeter.timeline(stream)
 print(f"\noutcome {timing.outcome}, stamps by {timing.stamp_source}")
-if timing.events:
+if timing.prefill_s is not None:
     gaps_ms = [gap_ns / 1e6 for gap_ns, _ in timing.gaps()]
-    print(f"prefill {timing.prefill_s * 1000:.1f} ms, decode {timing.decode_s * 1000:.1f} ms")
+    print(
+        f"prefill {timing.prefill_s * 1000:.1f} ms, decode {(timing.decode_s or 0) * 1000:.1f} ms"
+    )
     print(f"{len(gaps_ms)} gaps, longest {max(gaps_ms, default=0):.1f} ms")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from phasemeter.clients.lookup import timeline
-    from phasemeter.core.errors import PhasemeterError, RunInvalidError, UsageError
+    from phasemeter.core.errors import PhasemeterError, UsageError
     from phasemeter.core.timeline import Outcome, Timeline, TokenEvent, TokenKind, Usage
     from phasemeter.sdk import Meter, snapshot, time_stream, wrap
     from phasemeter.sinks import RequestInfo, Sink
@@ -29,7 +29,6 @@ __all__ = [
     "PhasemeterError",
     "RecordSink",
     "RequestInfo",
-    "RunInvalidError",
     "Sink",
     "Timeline",
     "TokenEvent",
@@ -53,7 +52,6 @@ _HOMES = {
     "PhasemeterError": "phasemeter.core.errors",
     "RecordSink": "phasemeter.sinks.records",
     "RequestInfo": "phasemeter.sinks",
-    "RunInvalidError": "phasemeter.core.errors",
     "Sink": "phasemeter.sinks",
     "Timeline": "phasemeter.core.timeline",
     "TokenEvent": "phasemeter.core.timeline",

@@ -6,6 +6,7 @@ import pytest
 from run_factory import ANCHOR, issued_of, make_timeline, worker_end, write_run
 
 from phasemeter.analysis.records import Mark, load_run
+from phasemeter.core.clock import WallAnchor
 from phasemeter.core.errors import UsageError
 from phasemeter.core.record import header_line, issued_line, record_line
 
@@ -153,3 +154,19 @@ def test_a_file_that_is_no_record_file_is_refused(tmp_path):
 
     with pytest.raises(UsageError, match="no record file"):
         load_run(tmp_path / "notes.txt")
+
+
+def test_record_files_of_two_boots_are_put_on_one_clock(tmp_path):
+    """The machine was restarted an hour later: the monotonic clock began anew."""
+    hour_ns = 3_600 * 10**9
+    first, second = make_timeline("a", first_ms=10), make_timeline("b", first_ms=10)
+    later = WallAnchor(ANCHOR.monotonic_ns, ANCHOR.unix_ns + hour_ns)
+    for name, anchor, timeline in (("app.1", ANCHOR, first), ("app", later, second)):
+        lines = (header_line(anchor, {}), record_line(timeline))
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
+
+    run = load_run(tmp_path / "app")
+
+    assert run.timelines[1].started_ns - run.timelines[0].started_ns == hour_ns
+    # Their starts were in a file that is gone; they were issued all the same.
+    assert [request.request_id for request in run.issued] == ["a", "b"]

@@ -17,14 +17,17 @@ HEALTHY = Evidence(
     token_events=1010,
     streams_with_tokens=10,
     stamp_sources=frozenset({"kernel"}),
-    send_lag_p99_ms=1.0,
-    workers=(WorkerEnd(0, "done", loop_lag_ns=(1e5, 1e6, 2e6)),),
+    workers=(WorkerEnd(0, "done", loop_lag_ns=(1e5, 1e6, 2e6), send_lag_ns=(1e5, 1e6, 2e6)),),
     record_files=1,
 )
 
 
 def lagging(p99_ms):
     return (WorkerEnd(0, "done", loop_lag_ns=(0, p99_ms * 1e6, 1e9)),)
+
+
+def sending_late(p99_ms):
+    return WorkerEnd(0, "done", send_lag_ns=(0, p99_ms * 1e6, 1e9))
 
 
 def test_a_healthy_run_is_valid_without_reasons():
@@ -40,7 +43,8 @@ def test_a_healthy_run_is_valid_without_reasons():
         ({"unreadable_lines": 3}, "suspect", "3 record lines"),
         ({"clock_steps": 2}, "suspect", "moved during 2 responses"),
         ({"coalesced_events": 51}, "suspect", "5.1% of the gaps"),
-        ({"send_lag_p99_ms": 51.0}, "suspect", "51 ms late"),
+        ({"workers": (sending_late(51),)}, "suspect", "51 ms late"),
+        ({"workers": (WorkerEnd(0, "interrupted"),)}, "suspect", "1 of 1 load workers were"),
         ({"record_files": 2}, "suspect", "1 of 2 load workers"),
         ({"stamp_sources": frozenset({"recv"}), "workers": lagging(6)}, "suspect", "6.0 ms"),
         ({"stamp_sources": frozenset({"recv"}), "workers": lagging(51)}, "invalid", "51.0 ms"),
@@ -59,7 +63,8 @@ def test_a_rule_speaks_with_figures(changes, verdict, told):
     "changes",
     [
         {"coalesced_events": 50},
-        {"send_lag_p99_ms": None},
+        {"workers": (sending_late(49),)},
+        {"workers": (WorkerEnd(0, "done"),)},
         {"workers": lagging(500)},
         {"stamp_sources": frozenset({"recv"}), "workers": lagging(5)},
         {"stamp_sources": frozenset({"recv"}), "workers": (WorkerEnd(0, "done"),)},

@@ -154,7 +154,7 @@ def test_a_missing_extra_is_named(tmp_path):
 
         result = phasemeter(*LOAD, PYTHONPATH=str(tmp_path))
 
-        assert_refused(result, name, "phasemeter[load,lab,report]")
+        assert_refused(result, name, "phasemeter[load,lab]")
 
 
 def test_help_and_version_work_everywhere():

@@ -146,9 +146,9 @@ def test_the_experiment_runs_on_both_topologies_and_gives_a_verdict(tmp_path):
     factors = document["factors"]
     for name in ("gap_p99", "gap_max"):
         for arm in ("mixed", "separated"):
-            value = factors[f"{arm}.inject.background.{name}"]
-            lo, hi = value["ci95"]
-            assert 0 < lo <= hi
+            assert factors[f"{arm}.inject.background.{name}"]["value"] > 0
+    lo, hi = factors["mixed.inject.background.gap_p99"]["ci95"]
+    assert 0 < lo <= hi
     assert factors["separated_vs_mixed.together.all.throughput"]["value"] > 0
     # The effect itself: prompts that are read whole hold up the streams beside them for longer
     # than a separate prefill instance does. A busy machine blurs sizes, not this order.
@@ -160,7 +160,7 @@ def test_the_experiment_runs_on_both_topologies_and_gives_a_verdict(tmp_path):
     assert set(document["arms"]) == {
         f"{arm}/{condition}"
         for arm in ("mixed", "separated")
-        for condition in ("inject", "short_alone", "long_alone", "together")
+        for condition in ("baseline", "inject", "short_alone", "long_alone", "together")
     }
     assert all(arm["gpus"] == 2 for arm in document["arms"].values())
     assert document["requests"]["ok"] == document["requests"]["issued"]

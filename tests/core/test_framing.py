@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from phasemeter.core.clock import NS_PER_S, now_ns
 from phasemeter.core.framing import (
+    BodyForm,
     Frame,
     JsonBodyFramer,
     JsonLinesFramer,
     SseFramer,
-    looks_like_json,
+    form_of,
 )
 
 _PIECES = [b"\r", b"\n", b"\r\n", b":", b"data", b"event", b"data: a", b"event: b", b"{}"]
@@ -117,6 +118,10 @@ def test_each_line_end_completes_an_event_at_its_first_possible_byte(line_end):
         (b"error: a", Frame("a", is_error=True)),
         (b'{"error": "x"}', Frame('{"error": "x"}', is_error=True)),
         (b'{"error": null}', None),
+        (b'[{"error": "x"}]', Frame('{"error": "x"}', is_error=True)),
+        (b'[{"error": "x"}, {}]', None),
+        (b"[1]", None),
+        (b"[]", None),
         (b'{"choices": []}', None),
         (b"Data: a", None),
         (b" data: a", None),
@@ -170,15 +175,15 @@ def test_an_unterminated_last_json_line_counts_only_when_it_is_whole():
         (b" \r\n\t", None),
         (b"\xef\xbb", None),
         (b"\xef\xbb\xbf ", None),
-        (b"\xef\xbb\xbf {", True),
-        (b"\n[", True),
-        (b"data", False),
-        (b":", False),
-        (b"<", False),
+        (b"\xef\xbb\xbf {", BodyForm.OBJECTS),
+        (b"\n[", BodyForm.ARRAY),
+        (b"data", BodyForm.EVENTS),
+        (b":", BodyForm.EVENTS),
+        (b"<", BodyForm.EVENTS),
     ],
 )
 def test_the_first_bytes_tell_json_from_events(start, expected):
-    assert looks_like_json(start) is expected
+    assert form_of(start) is expected
 
 
 @pytest.mark.parametrize("framer", [SseFramer(), JsonLinesFramer()], ids=["sse", "lines"])

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasemeter.core.timeline import Outcome, Timeline, TokenEvent
+from phasemeter.core.timeline import Leg, Outcome, Timeline, TokenEvent, shifted
 
 
 def make_timeline(events=(), **fields):
@@ -37,12 +37,6 @@ def test_without_a_token_nothing_of_tokens_is_known():
     assert (list(timeline.gaps()), timeline.coalesced_events) == ([], 0)
 
 
-def test_later_labels_win():
-    timeline = make_timeline(tags={"a": "1", "b": "1"}).with_tags({"b": "2"})
-
-    assert timeline.tags == {"a": "1", "b": "2"}
-
-
 _EVENTS = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=30)
 
 
@@ -56,3 +50,26 @@ def test_gaps_and_coalesced_events_are_all_events_but_the_first(steps):
     timeline = make_timeline(events)
 
     assert len(list(timeline.gaps())) + timeline.coalesced_events == len(events) - 1
+
+
+def test_a_shifted_timeline_has_every_instant_moved_and_every_duration_kept():
+    leg = Leg("prefill", 5, None, 9)
+    timeline = make_timeline(
+        (TokenEvent(150, "content", 1, 0), TokenEvent(170, "content", 1, 1)),
+        sent_ns=120,
+        intended_ns=None,
+        legs=(leg,),
+    )
+
+    moved = shifted(timeline, 1_000)
+
+    assert (moved.started_ns, moved.ended_ns) == (
+        timeline.started_ns + 1_000,
+        timeline.ended_ns + 1_000,
+    )
+    assert moved.sent_ns == 1_120
+    assert moved.intended_ns is None
+    assert [event.t_ns for event in moved.events] == [1_150, 1_170]
+    assert [gap for gap, _ in moved.gaps()] == [20]
+    assert moved.legs == (Leg("prefill", 1_005, None, 1_009),)
+    assert shifted(moved, -1_000) == timeline

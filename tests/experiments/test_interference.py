@@ -65,7 +65,8 @@ def test_each_injection_is_shown_with_the_longest_wait_beside_it(finding):
 def test_the_arms_carry_counts_and_percentiles(finding):
     arms = {arm.name: arm for arm in finding.arms}
 
-    assert list(arms)[:4] == [
+    assert list(arms)[:5] == [
+        "mixed/baseline",
         "mixed/inject",
         "mixed/short_alone",
         "mixed/long_alone",
@@ -73,9 +74,54 @@ def test_the_arms_carry_counts_and_percentiles(finding):
     ]
     assert arms["mixed/together"].requests["ok"] == 120
     assert arms["mixed/together"].gpus == 2
-    assert arms["mixed/inject"].classes["background"]["metrics"]["gap"]["p50"] == pytest.approx(
-        10, rel=0.01
+
+
+def test_a_stream_is_cut_between_the_phases_that_it_lasts_through(finding):
+    """Four streams, twice, from baseline into inject: 10 ms gaps in one, stalls in the other."""
+    arms = {arm.name: arm for arm in finding.arms}
+    alone, beside = (arms[f"mixed/{phase}"].metrics["gap"] for phase in ("baseline", "inject"))
+
+    # 4 s of 10 ms gaps; then a stall of 100 ms each 200 ms, beside gaps of the injected requests
+    assert alone["count"] == pytest.approx(2 * 4 * 400, rel=0.01)
+    assert alone["max"] == pytest.approx(10, rel=0.01)
+    assert beside["max"] == pytest.approx(100, rel=0.01)
+    assert arms["mixed/baseline"].classes["background"]["requests"]["issued"] == 0
+    assert arms["mixed/baseline"].classes["background"]["metrics"]["ttft"]["count"] == 0
+    assert arms["mixed/inject"].classes["injected"]["requests"]["ok"] == 36
+
+
+def test_tokens_that_nobody_tells_give_no_throughput_factor():
+    """An event of unknown size is not one token."""
+    run = make_run()
+    untold = tuple(
+        replace(t, events=tuple(replace(e, tokens=None) for e in t.events)) for t in run.timelines
     )
+
+    finding = analyse(replace(run, timelines=untold))
+
+    assert factor(finding, "separated_vs_mixed.together.all.throughput").value is None
+    assert factor(finding, "mixed.inject.background.gap_p99").value is not None
+
+
+def test_quantiles_near_the_end_of_small_samples_have_no_interval(finding):
+    """60 requests a class: a median has one, a 99th percentile and a maximum do not."""
+    assert factor(finding, "mixed.together.short.ttft_p50").ci95 is not None
+    assert factor(finding, "mixed.together.short.ttft_p99").ci95 is None
+    assert factor(finding, "mixed.inject.background.gap_max").ci95 is None
+
+
+def test_a_prompt_on_another_instance_exposes_nothing():
+    """Two replicas: prompts on the second, streams on the first."""
+    run = make_run()
+    placed = tuple(
+        replace(t, tags={**t.tags, "instance": str(int(t.tags["class"] == "injected"))})
+        for t in run.timelines
+    )
+
+    finding = analyse(replace(run, timelines=placed))
+
+    assert finding.verdict.kind == "invalid"
+    assert "no injected prompt overlapped" in finding.verdict.text
 
 
 def test_without_stalls_nothing_is_claimed():
@@ -118,7 +164,7 @@ def test_a_run_cut_off_after_its_first_condition_still_gives_a_finding():
     finding = analyse(replace(run, marks=first, timelines=(*kept, *cut_off)))
 
     assert finding.verdict.kind == "interference"
-    assert [arm.name for arm in finding.arms] == ["mixed/inject"]
+    assert [arm.name for arm in finding.arms] == ["mixed/baseline", "mixed/inject"]
 
 
 def test_a_run_cut_off_before_any_condition_was_complete_is_invalid():

@@ -28,4 +28,3 @@ def test_chunks_cost_what_the_whole_costs():
 def test_base_model_is_about_24_million_parameters():
     """Large enough to be memory-bound in decode, small enough for a laptop."""
     assert 20e6 < shape_of("base").block_parameters < 30e6
-    assert shape_of("base").kv_bytes_per_token == 2 * 4 * 4 * 64 * 4

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import selectors
 import socket
 import threading
 
@@ -11,6 +12,7 @@ from tests.load.conftest import ONE, at_once
 from phasemeter.analysis.detectors import detect
 from phasemeter.core.clock import now_ns
 from phasemeter.core.timeline import Outcome
+from phasemeter.load.connection import Connection, resolve
 from phasemeter.load.plan import ArrivalFlow, UserFlow
 from phasemeter.load.target import RequestStyle, Target, parse_endpoint
 from phasemeter.testing import ScriptedRead, ScriptedReply, ScriptedServer, chat_events
@@ -201,6 +203,33 @@ def test_a_kept_connection_that_the_peer_has_closed_costs_no_request(drive):
         thread.join(10)
 
     assert [t.outcome for t in timelines] == [Outcome.OK] * 3
+    # Each went out on a connection of its own in the end, and is timed on that one.
+    assert all(t.connected_ns is not None for t in timelines)
+    assert all(t.connected_ns <= t.sent_ns <= t.headers_ns for t in timelines)
+
+
+def test_a_connection_closed_while_idle_is_not_dropped_from_under_its_next_user(drive):
+    """In one turn of the loop the close of an idle connection and its reuse may meet."""
+    with ScriptedServer(ScriptedReply.of_events(chat_events(first_ms=5, gap_ms=1))) as server:
+        drive(server.url, UserFlow("u", (ONE,), users=1, start_s=0, stop_s=60, max_requests=1))
+        driver = drive.driver
+        connection = Connection(
+            resolve("127.0.0.1", int(server.url.rpartition(":")[2]), tls=False), None
+        )
+        driver._selector = selectors.DefaultSelector()
+        stale = driver._selector.register(connection, selectors.EVENT_READ, None)
+        in_use = driver._selector.modify(connection, selectors.EVENT_READ, "an exchange")
+        served = []
+        driver._serve = lambda exchange, events: served.append(exchange)
+
+        driver._work_off([(stale, selectors.EVENT_READ)])
+        assert connection.fileno() >= 0
+        driver._work_off([(in_use, selectors.EVENT_READ)])
+
+        assert served == ["an exchange"]
+        driver._close(connection)
+        driver._close(connection)  # what is closed already is no fault
+        driver._selector.close()
 
 
 def json_reply(document: object, status: int = 200) -> ScriptedReply:

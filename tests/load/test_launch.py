@@ -57,6 +57,17 @@ def test_two_workers_carry_out_one_plan_and_leave_complete_files(tmp_path):
     assert not any("secret-key" in path.read_text() for path in tmp_path.iterdir())
 
 
+def test_workers_without_users_take_no_requests_away(tmp_path):
+    """One user, three workers, ten requests: the user makes all ten, and the run is valid."""
+    run_folder.write_manifest(tmp_path, "load", {"target": {}})
+    with ScriptedServer(ANSWER) as server:
+        run_plan(tmp_path, plan_of(10, users=1), target_at(server.url), workers=3, headers={})
+
+    summary = summarise(load_run(tmp_path))
+    assert summary["requests"]["ok"] == 10
+    assert summary["validity"] == {"verdict": "valid", "reasons": []}
+
+
 def test_a_worker_that_cannot_work_is_told_in_one_line(tmp_path):
     (tmp_path / "records-0.jsonl").touch()
 
@@ -117,6 +128,18 @@ def test_an_interrupted_run_keeps_what_it_measured_and_records_what_was_in_fligh
     assert counts["in_flight"] == 0
     assert counts["issued"] == counts["ok"] + counts["cancelled"]
     assert [worker.ended for worker in run.workers] == ["interrupted"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds the worker through /proc")
+def test_a_worker_stopped_from_outside_is_no_finished_run(running):
+    process, folder = running
+    (worker,) = workers_of(process)
+    os.kill(worker, signal.SIGTERM)
+
+    assert process.wait(30) == 1  # an uncaught WorkerFailedError in the script
+    validity = summarise(load_run(folder))["validity"]
+    assert validity["verdict"] == "suspect"
+    assert "interrupted" in validity["reasons"][0]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the worker through /proc")

@@ -79,8 +79,7 @@ def test_a_server_that_takes_token_ids_is_asked_with_them():
 
     assert (style.api, style.model) == ("completions", "m")
     assert style.prompt_ids
-    assert style.forces_length
-    assert style.counts_tokens
+    assert style.extensions
 
 
 def test_text_prompts_are_sized_by_what_the_server_counts():
@@ -113,8 +112,7 @@ def test_a_chat_only_server_is_asked_for_chat_and_without_extensions_it_refuses(
         style = find(server.url, model="m").style
 
     assert style.api == "chat"
-    assert not style.forces_length
-    assert not style.counts_tokens
+    assert not style.extensions
     assert style.text_length is not None
 
 

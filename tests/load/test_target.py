@@ -58,7 +58,7 @@ def test_text_prompts_have_the_number_of_words_that_the_measured_length_asks_for
 
 
 def test_a_plain_server_is_asked_without_extensions():
-    style = RequestStyle("chat", "m", forces_length=False, counts_tokens=False)
+    style = RequestStyle("chat", "m", extensions=False)
 
     body = style.body(5, 7, "salt")
 
@@ -87,3 +87,7 @@ def test_credentials_in_a_url_are_refused_and_not_repeated():
         parse_endpoint("http://user:k3y@h/v1")
 
     assert "k3y" not in str(refusal.value)
+
+
+def test_the_host_header_of_an_ipv6_address_has_brackets():
+    assert parse_endpoint("http://[::1]:81/v1")[0].authority == "[::1]:81"

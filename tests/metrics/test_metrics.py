@@ -66,7 +66,6 @@ _NOT_OF_A_WHOLE_BODY |= {"decode", "stream_wait"}
 @pytest.mark.parametrize("metric", metrics.BUILTIN, ids=lambda metric: metric.name)
 def test_a_metric_on_the_toy_timeline_is_what_its_formula_says(metric):
     assert list(metric.samples(TOY)) == _EXPECTED[metric.name]
-    assert metric.unit == "ns"
 
 
 @pytest.mark.parametrize("metric", metrics.BUILTIN, ids=lambda metric: metric.name)

@@ -1,5 +1,7 @@
 """HDR histograms: what is recorded, clamped, merged, summarised, and written as an interval log."""
 
+import threading
+
 import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
@@ -131,19 +133,29 @@ def test_groups_are_bounded():
     ]
 
 
-def test_two_sinks_merge():
-    """Counts, outcomes and groups."""
-    a, b = HdrSink(), HdrSink()
-    a.finished(timeline(), None)
-    b.finished(timeline(), None)
-    b.finished(timeline(model="other"), None)
+def test_responses_that_end_while_another_thread_looks_hold_nobody_up():
+    """Two locks are involved; taken in two orders they would wait for each other for ever."""
+    sink = HdrSink()
+    stop = threading.Event()
 
-    a.merge(b)
-    first, second = a.snapshot()["groups"]
+    def look() -> None:
+        while not stop.is_set():
+            sink.snapshot()
+            sink.histograms()
 
-    assert first["metrics"]["ttft"]["count"] == 2
-    assert first["outcomes"] == {"ok": 2}
-    assert second["model"] == "other"
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    ending = threading.Thread(
+        target=lambda: [sink.finished(timeline(), None) for _ in range(300)], daemon=True
+    )
+    ending.start()
+    ending.join(30)
+    stop.set()
+    looking.join(30)
+
+    assert not ending.is_alive()
+    assert not looking.is_alive()
+    assert sink.snapshot()["groups"][0]["metrics"]["ttft"]["count"] == 300
 
 
 def test_the_interval_log_is_read_back_by_the_packages_reader(tmp_path):

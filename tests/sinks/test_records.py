@@ -1,6 +1,8 @@
 """Record files: the shared format, flushed, rotated, bounded."""
 
 import json
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -142,3 +144,26 @@ def test_bounds_are_checked(bad, tmp_path):
     """The line names the field."""
     with pytest.raises(UsageError, match=next(iter(bad))):
         RecordSink(tmp_path / "r", **bad)
+
+
+def test_a_rotation_that_fails_loses_no_record(tmp_path, monkeypatch):
+    """The file cannot be renamed for a while: it grows on, and rotates when it can again."""
+    sink = RecordSink(tmp_path / "r.jsonl", max_bytes=2_000, keep=10)
+    replace, failures = Path.replace, []
+
+    def sometimes(self, target):
+        if len(failures) < 3:
+            failures.append(target)
+            raise OSError(28, "No space left on device")
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", sometimes)
+    for number in range(40):
+        with suppress(OSError):  # a Meter guards its sinks
+            sink.finished(timeline(str(number)), None)
+    sink.close()
+
+    lines = "".join(path.read_text() for path in tmp_path.iterdir()).splitlines()
+    assert len(failures) == 3
+    assert len(list(tmp_path.iterdir())) > 2
+    assert sum(line.startswith('{"id"') for line in lines) == 40

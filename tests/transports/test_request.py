@@ -26,6 +26,24 @@ def test_model_and_stream_are_all_that_is_taken_from_the_body():
     assert "secret" not in repr(info)
 
 
+@pytest.mark.parametrize(
+    ("path", "model", "streamed"),
+    [
+        ("/v1beta/models/demo-g:streamGenerateContent?alt=sse", "demo-g", True),
+        ("/v1beta/models/demo-g:generateContent", "demo-g", False),
+        ("/api/chat", None, True),
+        ("/generate_stream", None, True),
+        ("/v1/messages", None, False),
+    ],
+)
+def test_model_and_stream_may_stand_in_the_path(path, model, streamed):
+    """Some endpoints stream unasked."""
+    request = httpx2.Request("POST", "http://h" + path, json={"contents": []})
+    info = describe(request, dialect_of(request), started_ns=0, tags={})
+
+    assert (info.model, info.streamed) == (model, streamed)
+
+
 @pytest.mark.parametrize("content", [b"", b"not json", b"[1]", b'{"model": 5, "stream": "yes"}'])
 def test_a_body_that_tells_nothing_is_no_fault(content):
     """Model unknown, not streamed."""
@@ -54,6 +72,7 @@ def test_other_requests_have_no_dialect(method, path):
     [
         ("mine.openai.azure.com", "azure.ai.openai"),
         ("api.groq.com", "groq"),
+        ("us-central1-aiplatform.googleapis.com", "gcp.vertex_ai"),
         ("127.0.0.1", "openai"),
     ],
 )

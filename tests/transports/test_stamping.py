@@ -46,7 +46,7 @@ class AsyncWire(Wire):
 MS = 1_000_000
 
 
-def test_stamps_are_taken_when_a_call_returns():
+def test_reads_are_stamped_after_and_writes_before_the_call():
     """Connect, write, read; TLS makes a new stream that is connected later."""
     clock = FakeClock()
     plain = StampedStream(Wire(clock), clock.now_ns)
@@ -55,7 +55,7 @@ def test_stamps_are_taken_when_a_call_returns():
     assert stream.connected_ns == 7 * MS
     stream.read(10, timeout=1.0)
 
-    assert (stream.last_write_ns, stream.last_read_ns) == (8 * MS, 13 * MS)
+    assert (stream.last_write_ns, stream.last_read_ns) == (7 * MS, 13 * MS)
     assert stream.get_extra_info("socket") == "socket"
 
 

@@ -10,13 +10,17 @@ import gc
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from phasemeter.analysis.manifest import load_manifest, refuse_newer
+from phasemeter.core.clock import NS_PER_S, WallAnchor
 from phasemeter.core.errors import UsageError
 from phasemeter.core.record import SCHEMA_VERSION, Issued, parse_issued, parse_record
-from phasemeter.core.timeline import Timeline
+from phasemeter.core.timeline import Timeline, shifted
+
+_SAME_CLOCK_NS = NS_PER_S
+"""Clocks that differ by less are one clock whose wall time was slewed a little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,17 @@ class _Reading:
     marks: list[Mark] = field(default_factory=list)
     workers: list[WorkerEnd] = field(default_factory=list)
     unreadable_lines: int = 0
-    anchor: Mapping[str, object] | None = None
+    anchor: WallAnchor | None = None
+
+    def place(self, anchor: WallAnchor) -> int:
+        """Return what to add to the times of a file to put them on the first file's clock.
+
+        0 for files of one boot of one machine, whose monotonic clocks are the same.
+        """
+        if self.anchor is None:
+            self.anchor = anchor
+        shift_ns = self.anchor.monotonic_ns_at(anchor.unix_ns) - anchor.monotonic_ns
+        return shift_ns if abs(shift_ns) > _SAME_CLOCK_NS else 0
 
 
 def load_run(path: Path) -> RunRecords:
@@ -140,16 +154,23 @@ def _load_record_file(path: Path) -> RunRecords:
     if reading.anchor is None:
         msg = f"run: {path} is no record file; pass a run folder or the file of a RecordSink"
         raise UsageError(msg)
+    known = {request.request_id for request in reading.issued}
+    # The line of the start may be in a file that was rotated away.
+    started = [
+        Issued(timeline.request_id, timeline.started_ns, timeline.tags)
+        for timeline in reading.timelines
+        if timeline.request_id not in known
+    ]
     return RunRecords(
         path=path,
         manifest={
             "kind": "records",
             "run_id": path.name,
-            "anchor": reading.anchor,
-            "created_unix_ns": reading.anchor.get("unix_ns"),
+            "anchor": {"monotonic_ns": 0, "unix_ns": reading.anchor.unix_ns_at(0)},
+            "created_unix_ns": reading.anchor.unix_ns,
         },
         timelines=tuple(reading.timelines),
-        issued=tuple(reading.issued),
+        issued=(*started, *reading.issued),
         unreadable_lines=reading.unreadable_lines,
     )
 
@@ -183,24 +204,27 @@ def _objects(path: Path, reading: _Reading) -> Iterator[dict[str, object]]:
 
 
 def _read_records(path: Path, reading: _Reading) -> None:
+    shift_ns = 0
     for document in _objects(path, reading):
         try:
             if "id" in document:
-                reading.timelines.append(parse_record(document))
+                timeline = parse_record(document)
+                reading.timelines.append(shifted(timeline, shift_ns) if shift_ns else timeline)
             elif "issued" in document:
-                reading.issued.append(parse_issued(document))
+                issued = parse_issued(document)
+                reading.issued.append(replace(issued, started_ns=issued.started_ns + shift_ns))
             else:
                 refuse_newer(int(str(document["phasemeter_records"])), SCHEMA_VERSION, path)
-                reading.anchor = _mapping(document["anchor"])
+                shift_ns = reading.place(_anchor(document["anchor"]))
         except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
             reading.unreadable_lines += 1
 
 
-def _mapping(value: object) -> Mapping[str, object]:
+def _anchor(value: object) -> WallAnchor:
     if not isinstance(value, dict):
-        msg = f"expected an object, got {type(value).__name__}"
+        msg = f"expected an anchor, got {type(value).__name__}"
         raise TypeError(msg)
-    return value
+    return WallAnchor(int(value["monotonic_ns"]), int(value["unix_ns"]))
 
 
 def _read_marks(path: Path, reading: _Reading) -> None:
@@ -254,7 +278,7 @@ def _whole_number(value: object) -> int | None:
 
 
 def _triple(value: object) -> tuple[float, float, float] | None:
-    if not isinstance(value, list) or any(item is None for item in value):
+    if not isinstance(value, list) or len(value) != 3 or any(item is None for item in value):
         return None
     p50, p99, maximum = (float(item) for item in value)
     return p50, p99, maximum

@@ -130,7 +130,6 @@ def _evidence(run: RunRecords, group: GroupSummary, sources: frozenset[str]) -> 
         coalesced_events=group["coalesced_events"],
         stamp_sources=sources,
         clock_steps=sum(timeline.clock_stepped for timeline in run.timelines),
-        send_lag_p99_ms=group["metrics"]["queue"]["p99"],
         workers=run.workers,
         record_files=run.record_files,
         unreadable_lines=run.unreadable_lines,

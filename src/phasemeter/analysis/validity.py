@@ -27,7 +27,6 @@ class Evidence:
         coalesced_events: Token events without a gap of their own.
         stamp_sources: Every stamp source that occurs.
         clock_steps: Responses during which the wall clock moved.
-        send_lag_p99_ms: 99th percentile of the client queue, None where nothing was planned.
         workers: What the workers said at their end.
         record_files: Record files, one a worker.
         unreadable_lines: Whole lines that could not be understood.
@@ -40,7 +39,6 @@ class Evidence:
     coalesced_events: int = 0
     stamp_sources: frozenset[str] = frozenset()
     clock_steps: int = 0
-    send_lag_p99_ms: float | None = None
     workers: Sequence[WorkerEnd] = ()
     record_files: int = 0
     unreadable_lines: int = 0
@@ -97,6 +95,18 @@ def workers_missing(evidence: Evidence) -> Reason | None:
     )
 
 
+def workers_stopped(evidence: Evidence) -> Reason | None:
+    """A worker that was stopped did not carry out its share of the plan."""
+    stopped = sum(worker.ended != "done" for worker in evidence.workers)
+    if not stopped:
+        return None
+    return Reason(
+        "suspect",
+        f"{stopped} of {len(evidence.workers)} load workers were interrupted: the load was "
+        "less than planned",
+    )
+
+
 def clock_steps(evidence: Evidence) -> Reason | None:
     """Kernel stamps are wall-clock time: a step of it spoils the spans it falls into."""
     if evidence.clock_steps == 0:
@@ -121,7 +131,9 @@ def loop_lag(evidence: Evidence) -> Reason | None:
     if not evidence.stamp_sources - {"kernel"}:
         return None
     lags_ms = [worker.loop_lag_ns[1] / 1e6 for worker in evidence.workers if worker.loop_lag_ns]
-    worst_ms = max(lags_ms, default=0.0)
+    if not lags_ms:
+        return None  # silent workers have a rule of their own; an application has no driver loop
+    worst_ms = max(lags_ms)
     if worst_ms <= LOOP_LAG_SUSPECT_MS:
         return None
     severity: Literal["suspect", "invalid"] = (
@@ -132,10 +144,10 @@ def loop_lag(evidence: Evidence) -> Reason | None:
 
 def send_lag(evidence: Evidence) -> Reason | None:
     """Requests sent late make the offered load something else than the plan."""
-    lag_ms = evidence.send_lag_p99_ms
-    if lag_ms is None or lag_ms <= SEND_LAG_SUSPECT_MS:
+    lags_ms = [worker.send_lag_ns[1] / 1e6 for worker in evidence.workers if worker.send_lag_ns]
+    if not lags_ms or max(lags_ms) <= SEND_LAG_SUSPECT_MS:
         return None
-    return Reason("suspect", f"requests were sent up to {lag_ms:.0f} ms late (p99)")
+    return Reason("suspect", f"requests were sent up to {max(lags_ms):.0f} ms late (p99)")
 
 
 RULES: tuple[Callable[[Evidence], Reason | None], ...] = (
@@ -147,6 +159,7 @@ RULES: tuple[Callable[[Evidence], Reason | None], ...] = (
     send_lag,
     unreadable_lines,
     workers_missing,
+    workers_stopped,
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from phasemeter.core.errors import PhasemeterError, RunInvalidError, UsageError
+from phasemeter.core.errors import PhasemeterError, UsageError
 
 _COMMANDS = {
     "demo": "phasemeter.cli.demo",
@@ -20,7 +20,7 @@ _COMMANDS = {
     "report": "phasemeter.cli.report",
 }
 
-_EXIT_USAGE, _EXIT_INVALID, _EXIT_INTERRUPTED = 2, 3, 130
+_EXIT_USAGE, _EXIT_INTERRUPTED = 2, 130
 
 
 class _LazyGroup(click.Group):
@@ -62,14 +62,12 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _say(fault.format_message(), _EXIT_USAGE)
     except UsageError as fault:
         return _say(str(fault), _EXIT_USAGE)
-    except RunInvalidError as fault:
-        return _say(str(fault), _EXIT_INVALID)
     except PhasemeterError as fault:
         return _say(str(fault), 1)
     except ModuleNotFoundError as fault:
         if (fault.name or "").startswith("phasemeter"):
             raise
-        text = f"needs the package {fault.name}; install phasemeter[load,lab,report]"
+        text = f"needs the package {fault.name}; install phasemeter[load,lab]"
         return _say(text, _EXIT_USAGE)
     except (KeyboardInterrupt, click.Abort):
         return _say("interrupted", _EXIT_INTERRUPTED)

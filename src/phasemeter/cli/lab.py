@@ -72,8 +72,7 @@ def command() -> None:
     help="Append what the server knows of each request to this file.",
 )
 @click.option(
-    "--lease",
-    "lease_s",
+    "--lease-s",
     type=click.FloatRange(min=0, min_open=True),
     default=30.0,
     show_default=True,

@@ -7,10 +7,14 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from phasemeter.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from phasemeter.report.document import Report
 
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>ms|s|m|h)?")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
@@ -60,7 +64,7 @@ def read_headers(headers: Iterable[str], api_key_env: str | None) -> dict[str, s
     return values
 
 
-def show_report(folder: Path, *, as_json: bool, page: bool = True) -> int:
+def show_report(folder: Path, *, as_json: bool) -> int:
     """Write a run's report files, print them, and return the exit status.
 
     The last lines name the run folder and the page, so that they are found under long output.
@@ -68,18 +72,23 @@ def show_report(folder: Path, *, as_json: bool, page: bool = True) -> int:
     from phasemeter.report.document import read_report, write_report
     from phasemeter.report.terminal import print_report
 
-    html = folder / "report.html" if page else None
+    html = folder / "report.html"
     report = read_report(folder)
     write_report(report, html=html)
-    where = {"run": str(folder), "page": None if html is None else str(html)}
     if as_json:
+        # Of an experiment the finding is the document; the summary of all requests goes with it.
         finding = {} if report.finding is None else report.finding.to_json()
-        click.echo(json.dumps({**report.to_json(), **finding, **where}, indent=1))
+        where = {"run": str(folder), "page": str(html)}
+        click.echo(json.dumps({**report.summary, **finding, **where}, indent=1))
     else:
         print_report(report.run, report.summary, report.finding)
         click.echo(f"run   {folder}")
-        if html is not None:
-            click.echo(f"page  {html}")
+        click.echo(f"page  {html}")
+    return exit_status(report)
+
+
+def exit_status(report: Report) -> int:
+    """Return 3 for a run whose figures cannot be believed or show nothing, else 0."""
     invalid = report.summary["validity"]["verdict"] == "invalid"
     if report.finding is not None:
         invalid = invalid or report.finding.verdict.kind == "invalid"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from phasemeter.cli.options import exit_status
+
 
 @click.command("report")
 @click.argument("run", type=click.Path(path_type=Path))
@@ -31,4 +33,4 @@ def command(run: Path, html: Path | None, hgrm: Path | None, *, as_json: bool) -
         click.echo(json.dumps(report.to_json(), indent=1))
     else:
         print_report(report.run, report.summary, report.finding)
-    return 3 if report.summary["validity"]["verdict"] == "invalid" else 0
+    return exit_status(report)

@@ -65,6 +65,10 @@ class WallAnchor:
         monotonic_ns = time.monotonic_ns()
         return cls(monotonic_ns=monotonic_ns, unix_ns=monotonic_ns + realtime_offset_ns())
 
+    def monotonic_ns_at(self, unix_ns: int) -> int:
+        """Return the monotonic instant of an epoch time in ns."""
+        return self.monotonic_ns + (unix_ns - self.unix_ns)
+
     def unix_ns_at(self, monotonic_ns: int) -> int:
         """Return the epoch time in ns of a monotonic instant."""
         return self.unix_ns + (monotonic_ns - self.monotonic_ns)

@@ -2,7 +2,6 @@
 
 PhasemeterError
 +-- UsageError     bad input from the user: one clear line, exit code 2
-+-- RunInvalidError a run whose figures cannot be believed: exit code 3
 """
 
 from __future__ import annotations
@@ -23,10 +22,6 @@ class PhasemeterError(Exception):
 
 class UsageError(PhasemeterError):
     """Input that cannot be used; the message names the field, the value and what is accepted."""
-
-
-class RunInvalidError(PhasemeterError):
-    """A run whose figures cannot be believed; the message says why."""
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Bytes of a response body to frames: server-sent events, JSON lines, or one JSON body.
 
+A streamed JSON array has its framer in `json_array`.
+
 The framers are fed with whatever a read brought and may be split anywhere, also inside a character.
 SSE follows the WHATWG event-stream grammar: a line ends with LF, CRLF or CR (a CR ends it at once and
 an LF right after is swallowed), one leading byte-order mark is removed, comments are skipped.
@@ -9,6 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 _BOM = b"\xef\xbb\xbf"
@@ -123,7 +126,7 @@ def _frame_of_block(block: bytes) -> Frame | None:
         elif name == "error":
             data.append(value)
             is_error = True
-    if not data and text.lstrip().startswith("{"):
+    if not data and text.lstrip().startswith(("{", "[")):
         return _raw_error(text)
     return Frame("\n".join(data), event, is_error) if data else None
 
@@ -134,6 +137,8 @@ def _raw_error(text: str) -> Frame | None:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return None
+    if isinstance(document, list) and len(document) == 1:
+        document, text = document[0], json.dumps(document[0])
     told = isinstance(document, dict) and bool(document.get("error"))
     return Frame(text, is_error=True) if told else None
 
@@ -178,8 +183,19 @@ class JsonBodyFramer:
         return [Frame(text)] if _is_json(text) else []
 
 
-def looks_like_json(start: bytes) -> bool | None:
-    """Tell from a body's first bytes whether it is JSON rather than an event stream.
+class BodyForm(Enum):
+    """What a response body is written as."""
+
+    EVENTS = "events"
+    """Server-sent events."""
+    OBJECTS = "objects"
+    """A JSON object, or one a line."""
+    ARRAY = "array"
+    """A JSON array."""
+
+
+def form_of(start: bytes) -> BodyForm | None:
+    """Tell from a body's first bytes what it is written as.
 
     A content type is only a hint (servers label event streams as JSON and the reverse), so the bytes
     decide. None means that more bytes are needed.
@@ -187,7 +203,7 @@ def looks_like_json(start: bytes) -> bool | None:
     text = start.removeprefix(_BOM).lstrip(b" \t\r\n")
     if not text or _BOM.startswith(start):
         return None
-    return text[:1] in (b"{", b"[")
+    return {b"{": BodyForm.OBJECTS, b"[": BodyForm.ARRAY}.get(text[:1], BodyForm.EVENTS)
 
 
 def _is_json(text: str) -> bool:

@@ -15,13 +15,15 @@ from phasemeter.core.coding import BrokenCodingError, Decode, UnsupportedCodingE
 from phasemeter.core.decoding import DecodedEvent, Dialect, TokenPart
 from phasemeter.core.errors import classify_error_document
 from phasemeter.core.framing import (
+    BodyForm,
     Frame,
     Framer,
     JsonBodyFramer,
     JsonLinesFramer,
     SseFramer,
-    looks_like_json,
+    form_of,
 )
+from phasemeter.core.json_array import JsonArrayFramer
 from phasemeter.core.timeline import (
     Leg,
     Outcome,
@@ -199,16 +201,18 @@ class StreamMeter:
             return []
         if self._framer is None:
             self._head += data
-            is_json = looks_like_json(self._head)
-            if is_json is None:
+            form = form_of(self._head)
+            if form is None:
                 return []
-            self._framer = self._framer_for(is_json=is_json)
+            self._framer = self._framer_for(form)
             data, self._head = self._head, b""
         return self._framer.feed(data)
 
-    def _framer_for(self, *, is_json: bool) -> Framer:
-        if not is_json:
+    def _framer_for(self, form: BodyForm) -> Framer:
+        if form is BodyForm.EVENTS:
             return SseFramer()
+        if form is BodyForm.ARRAY:
+            return JsonArrayFramer()
         return JsonLinesFramer() if self._dialect.json_lines else JsonBodyFramer()
 
     def _finish_framing(self) -> None:

@@ -169,15 +169,18 @@ class Timeline:
 
     @property
     def prefill_s(self) -> float | None:
-        """Prefill span as the client sees it: started to first token, in seconds."""
-        if self.first_token_ns is None:
+        """Prefill span as the client sees it: started to first token, in seconds.
+
+        None without a token, and where the server did not stream.
+        """
+        if self.first_token_ns is None or not self.streamed:
             return None
         return (self.first_token_ns - self.started_ns) / 1e9
 
     @property
     def decode_ns(self) -> int | None:
         """Decode span: first to last token. None where all tokens came in one read: unknown."""
-        if not self.events or self.events[0].read == self.events[-1].read:
+        if not self.streamed or not self.events or self.events[0].read == self.events[-1].read:
             return None
         return self.events[-1].t_ns - self.events[0].t_ns
 
@@ -192,9 +195,28 @@ class Timeline:
             if earlier.read != later.read:
                 yield later.t_ns - earlier.t_ns, later
 
-    def with_tags(self, tags: Mapping[str, str]) -> Timeline:
-        """Return a copy with further labels; later ones win."""
-        return replace(self, tags={**self.tags, **tags})
-
     def _pairs(self) -> Iterator[tuple[TokenEvent, TokenEvent]]:
         return pairwise(self.events)
+
+
+def shifted(timeline: Timeline, by_ns: int) -> Timeline:
+    """Return a timeline with every instant moved, to put it on another clock."""
+
+    def move(t_ns: int | None) -> int | None:
+        return None if t_ns is None else t_ns + by_ns
+
+    return replace(
+        timeline,
+        intended_ns=move(timeline.intended_ns),
+        started_ns=timeline.started_ns + by_ns,
+        connected_ns=move(timeline.connected_ns),
+        sent_ns=move(timeline.sent_ns),
+        headers_ns=move(timeline.headers_ns),
+        first_event_ns=move(timeline.first_event_ns),
+        ended_ns=timeline.ended_ns + by_ns,
+        events=tuple(replace(event, t_ns=event.t_ns + by_ns) for event in timeline.events),
+        legs=tuple(
+            Leg(leg.role, move(leg.sent_ns), move(leg.headers_ns), move(leg.ended_ns))
+            for leg in timeline.legs
+        ),
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
@@ -10,10 +9,10 @@ from typing import Protocol
 from phasemeter.core.decoding import DecodedEvent, Decoder, TokenPart
 from phasemeter.core.framing import Frame
 from phasemeter.core.timeline import TokenKind, Usage
+from phasemeter.dialects.document import count_of, has_text, object_in, open_frame
 from phasemeter.dialects.openai_usage import (
-    count_of,
     find_usage,
-    read_error,
+    generated_tokens,
     read_server_timings,
     read_usage,
 )
@@ -27,7 +26,6 @@ _REASONING_FIELDS = (
     "thinking_blocks",
 )
 _PLAIN_FIELDS = frozenset(("role", "content"))
-_END_MARK_CHARS = 32
 
 
 class ReadChoice(Protocol):
@@ -42,6 +40,7 @@ class OpenAIChat:
     name = "openai.chat"
     operation = "chat"
     path_suffixes = ("/chat/completions",)
+    stream_suffixes = ()
     json_lines = False
 
     def decoder(self) -> Decoder:
@@ -67,21 +66,9 @@ class _ChatDecoder:
 
 def decode_choices(frame: Frame, read_choice: ReadChoice) -> DecodedEvent:
     """Decode a chunk with a `choices` list; `read_choice` finds the text in one choice."""
-    data = frame.data
-    if len(data) < _END_MARK_CHARS and data.strip() == "[DONE]":
-        return DecodedEvent(terminal=True, done=True)
-    is_error = frame.is_error or frame.event == "error"
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        document = None
-    if not isinstance(document, dict):
-        return DecodedEvent(error_type="unknown" if is_error else None)
-    if is_error and not document.get("error"):
-        document = {"error": document or True}
-    event = DecodedEvent()
-    if is_error or '"error"' in data:  # spares the search in nearly every event
-        event.error_type = read_error(document)
+    document, event = open_frame(frame)
+    if document is None:
+        return event
     whole = not str(document.get("object", "")).endswith(".chunk")
     choices = document.get("choices")
     parts: list[TokenPart] = []
@@ -99,10 +86,8 @@ def decode_choices(frame: Frame, read_choice: ReadChoice) -> DecodedEvent:
             parts.append(TokenPart(kind, index, count_tokens(choice)))  # noqa: PERF401
     event.parts = parts
     event.choices = indexes
-    if '"usage"' in data or '"timings"' in data or '"metrics"' in data:
+    if '"usage"' in frame.data or "timings" in document or "metrics" in document:
         _read_counts(document, event)
-    model = document.get("model")
-    event.model = model if isinstance(model, str) else None
     return event
 
 
@@ -145,7 +130,7 @@ def read_choice(choice: Mapping[str, object], *, whole: bool) -> list[TokenKind]
         kinds = _kinds_of_content_parts(content, kinds)
     if delta.get("refusal") and isinstance(delta["refusal"], str):
         kinds.append("refusal")
-    if _has_tool_call(delta):
+    if has_tool_call(delta):
         kinds.append("tool_call")
     if _has_audio(delta.get("audio")):
         kinds.append("audio")
@@ -154,20 +139,7 @@ def read_choice(choice: Mapping[str, object], *, whole: bool) -> list[TokenKind]
 
 def _has_reasoning(delta: Mapping[str, object]) -> bool:
     # Gateways mirror the same text in several fields, so any of them counts once.
-    return any(_has_text(delta[name]) for name in _REASONING_FIELDS if delta.get(name))
-
-
-def _has_text(value: object) -> bool:
-    """True when a reasoning value holds text: a string, or an object or list with a text inside."""
-    if isinstance(value, str):
-        return bool(value)
-    if isinstance(value, dict):
-        return any(
-            _has_text(value.get(name)) for name in ("text", "thinking", "summary", "content")
-        )
-    if isinstance(value, list):
-        return any(_has_text(item) for item in value)
-    return False
+    return any(has_text(delta[name]) for name in _REASONING_FIELDS if delta.get(name))
 
 
 def _kinds_of_content_parts(parts: list[object], kinds: list[TokenKind]) -> list[TokenKind]:
@@ -177,14 +149,15 @@ def _kinds_of_content_parts(parts: list[object], kinds: list[TokenKind]) -> list
         if isinstance(part, str):
             answer = answer or bool(part)
         elif isinstance(part, dict) and part.get("type") in ("thinking", "reasoning"):
-            thinking = thinking or _has_text(part)
+            thinking = thinking or has_text(part)
         elif isinstance(part, dict):
-            answer = answer or _has_text(part.get("text"))
+            answer = answer or has_text(part.get("text"))
     found: list[TokenKind] = ["reasoning"] if thinking else []
     return [*found, "content"] if answer else found
 
 
-def _has_tool_call(delta: Mapping[str, object]) -> bool:
+def has_tool_call(delta: Mapping[str, object]) -> bool:
+    """True when a delta or message holds a tool call with a name or arguments."""
     calls = delta.get("tool_calls")
     functions = [delta.get("function_call")]
     for call in calls if isinstance(calls, list) else ():
@@ -205,11 +178,10 @@ def _read_counts(document: Mapping[str, object], event: DecodedEvent) -> None:
     usage = find_usage(document)
     if usage is not None:
         event.usage = read_usage(usage)
-        event.running_output_tokens = count_of(usage.get("completion_tokens"))
-    timings = document.get("timings")
-    if isinstance(timings, dict) and (cached := count_of(timings.get("cache_n"))) is not None:
+        event.running_output_tokens = generated_tokens(usage)
+    cached = count_of(object_in(document, "timings").get("cache_n"))
+    if cached is not None:
         told = event.usage or Usage()
         if told.cached_input_tokens is None:
             event.usage = replace(told, cached_input_tokens=cached)
-    if "metrics" in document:
-        event.server = read_server_timings(document)
+    event.server = read_server_timings(document)

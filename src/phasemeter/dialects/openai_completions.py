@@ -16,6 +16,7 @@ class OpenAICompletions:
     name = "openai.completions"
     operation = "text_completion"
     path_suffixes = ("/completions",)
+    stream_suffixes = ()
     json_lines = False
 
     def decoder(self) -> Decoder:

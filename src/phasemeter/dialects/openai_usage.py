@@ -1,12 +1,13 @@
-"""What the OpenAI dialects share: usage objects, in-band errors, the numbers servers add."""
+"""What the OpenAI dialects share: usage objects and the timings that servers add to them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
-from phasemeter.core.errors import classify_error_document
 from phasemeter.core.timeline import Usage
+from phasemeter.dialects.document import count_of, finite_numbers, first_count, object_in, places
+
+_GROQ_TIMES = ("queue_time", "prompt_time", "completion_time", "total_time")
 
 
 def find_usage(document: Mapping[str, object]) -> Mapping[str, object] | None:
@@ -14,34 +15,24 @@ def find_usage(document: Mapping[str, object]) -> Mapping[str, object] | None:
     usage = document.get("usage")
     if usage and isinstance(usage, dict):
         return usage
-    for place in _places(document)[1:]:
+    for place in places(document)[1:]:
         usage = place.get("usage")
         if usage and isinstance(usage, dict):
             return usage
     return None
 
 
-def _places(document: Mapping[str, object]) -> list[Mapping[str, object]]:
-    """Where vendors put what concerns the whole response: the chunk, `x_groq`, the choices."""
-    choices = document.get("choices")
-    places: list[Mapping[str, object]] = [document]
-    if "x_groq" in document and isinstance(document["x_groq"], dict):
-        places.append(document["x_groq"])
-    if isinstance(choices, list):
-        places += [choice for choice in choices if isinstance(choice, dict)]
-    return places
-
-
 def read_usage(usage: Mapping[str, object]) -> Usage:
-    """Return the counts of a usage object.
+    """Return the counts of a usage object, under the names of chat or of the Responses API.
 
-    `output_tokens` is everything generated: some vendors count reasoning outside
-    `completion_tokens`, which shows when total = prompt + completion + reasoning.
+    `output_tokens` is everything generated: some vendors count reasoning outside the completion,
+    which shows when total = prompt + completion + reasoning.
     """
-    prompt = count_of(usage.get("prompt_tokens"))
-    completion = count_of(usage.get("completion_tokens"))
-    reasoning = _first_count(
+    prompt = first_count(usage.get("prompt_tokens"), usage.get("input_tokens"))
+    completion = generated_tokens(usage)
+    reasoning = first_count(
         _detail(usage, "completion_tokens_details", "reasoning_tokens"),
+        _detail(usage, "output_tokens_details", "reasoning_tokens"),
         usage.get("reasoning_tokens"),
     )
     output = completion
@@ -54,8 +45,9 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
         output = completion + reasoning
     return Usage(
         input_tokens=prompt,
-        cached_input_tokens=_first_count(
+        cached_input_tokens=first_count(
             _detail(usage, "prompt_tokens_details", "cached_tokens"),
+            _detail(usage, "input_tokens_details", "cached_tokens"),
             usage.get("prompt_cache_hit_tokens"),
             usage.get("cached_tokens"),
         ),
@@ -64,50 +56,21 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
     )
 
 
-def read_error(document: Mapping[str, object]) -> str | None:
-    """Return the class of an error told in band, or None where the document tells none.
-
-    Errors come under an `error` key (of the chunk, of `x_groq`, of a choice), or flat as
-    `{"object": "error", "message": ...}` or `{"type": "error", ...}`.
-    """
-    for place in _places(document):
-        if place.get("error"):
-            return classify_error_document(place)
-    if document.get("object") == "error" or document.get("type") == "error":
-        return classify_error_document(document)
-    return None
+def generated_tokens(usage: Mapping[str, object]) -> int | None:
+    """Return the completion count of a usage object; in a running usage, the count so far."""
+    return first_count(usage.get("completion_tokens"), usage.get("output_tokens"))
 
 
 def read_server_timings(document: Mapping[str, object]) -> dict[str, float]:
-    """Return what vLLM's `metrics` object says about the request (names with units as sent)."""
-    metrics = document.get("metrics")
-    if not isinstance(metrics, dict):
-        return {}
-    return {
-        str(name): value
-        for name, value in metrics.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value)
-    }
+    """Return the timings that a server adds to a chunk, by their own names, with units as sent.
 
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond every float
-        return False
-
-
-def count_of(value: object) -> int | None:
-    """Return a count, or None where the value is none."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        return None
-    return value if value >= 0 else None
+    vLLM's `metrics`, llama.cpp's `timings`, and Groq's times (seconds) inside the usage.
+    """
+    metrics, timings = object_in(document, "metrics"), object_in(document, "timings")
+    told = finite_numbers(metrics, metrics) | finite_numbers(timings, timings)
+    usage = find_usage(document)
+    return told if usage is None else told | finite_numbers(usage, _GROQ_TIMES)
 
 
 def _detail(usage: Mapping[str, object], group: str, name: str) -> int | None:
-    details = usage.get(group)
-    return count_of(details.get(name)) if isinstance(details, dict) else None
-
-
-def _first_count(*values: object) -> int | None:
-    return next((count for count in map(count_of, values) if count is not None), None)
+    return count_of(object_in(usage, group).get(name))

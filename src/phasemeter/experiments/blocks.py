@@ -1,7 +1,8 @@
 """Samples of an experiment cut into blocks, the units that a bootstrap may resample.
 
 Gaps of streams that share an engine are correlated: one injected prompt stretches a gap of each of them.
-So gaps and tokens are resampled by blocks of time, first-token times by request.
+So gaps and tokens are resampled by blocks of time, first-token times by request. Blocks have keys: where
+two runs met the same arrivals, those of the same key are a pair.
 """
 
 from __future__ import annotations
@@ -13,22 +14,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from phasemeter.analysis.records import Mark
+from phasemeter.analysis.throughput import token_arrivals
 from phasemeter.core.clock import NS_PER_S
 from phasemeter.core.timeline import Timeline
-from phasemeter.metrics import Metric
+from phasemeter.metrics import TTFT
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    Block = npt.NDArray[np.int64]
+    Blocks = dict[tuple[int, int | str], npt.NDArray[np.int64] | npt.NDArray[np.float64]]
 
-BLOCK_NS = NS_PER_S
-"""Length of a time block."""
+BLOCK_NS = NS_PER_S // 2
+"""Length of a time block: longer than an injected prompt holds up a stream, short enough for many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The responses of one class during one phase of one run.
+    """The responses of one or more classes during one phase of one run.
 
     Attributes:
         mark: The phase.
@@ -39,42 +41,46 @@ class Stretch:
     timelines: Sequence[Timeline]
 
 
-def gap_blocks(stretches: Iterable[Stretch]) -> list[Block]:
-    """Return the gaps in ns that ended within each stretch, one array for each second of it."""
-    blocks: list[Block] = []
+def gap_blocks(stretches: Iterable[Stretch]) -> Blocks:
+    """Return the gaps in ns that ended within each block of time, by (repeat, number of the block)."""
+    blocks: Blocks = {}
     for stretch in stretches:
-        cells: list[list[int]] = [[] for _ in range(_cells(stretch.mark))]
+        mark = stretch.mark
+        cells: list[list[int]] = [[] for _ in range(-(-(mark.end_ns - mark.start_ns) // BLOCK_NS))]
         for timeline in stretch.timelines:
             for gap_ns, later in timeline.gaps():
-                cell = (later.t_ns - stretch.mark.start_ns) // BLOCK_NS
-                if 0 <= cell < len(cells) and later.t_ns < stretch.mark.end_ns:
-                    cells[cell].append(gap_ns)
-        blocks += [np.array(cell, dtype=np.int64) for cell in cells]
+                if mark.start_ns <= later.t_ns < mark.end_ns:
+                    cells[(later.t_ns - mark.start_ns) // BLOCK_NS].append(gap_ns)
+        for number, cell in enumerate(cells):
+            blocks[mark.repeat, number] = np.array(cell, dtype=np.int64)
     return blocks
 
 
-def token_rate_blocks(stretches: Iterable[Stretch]) -> list[Block]:
-    """Return the tokens that arrived in each whole second of each stretch, one number an array.
+def token_blocks(stretches: Iterable[Stretch]) -> Blocks:
+    """Return the output tokens that arrived in each whole block of time, one number an array.
 
-    An event that does not tell its tokens counts as one.
+    Tokens are counted as in `phasemeter.analysis.throughput`; nothing is returned where the responses
+    do not tell how many there were.
     """
-    blocks: list[Block] = []
+    blocks: Blocks = {}
     for stretch in stretches:
-        tokens = [0] * ((stretch.mark.end_ns - stretch.mark.start_ns) // BLOCK_NS)
-        for timeline in stretch.timelines:
-            for event in timeline.events:
-                cell = (event.t_ns - stretch.mark.start_ns) // BLOCK_NS
-                if 0 <= cell < len(tokens):
-                    tokens[cell] += event.tokens or 1
-        blocks += [np.array([count], dtype=np.int64) for count in tokens]
+        mark = stretch.mark
+        times_ns, tokens = token_arrivals(stretch.timelines)
+        if np.isnan(tokens).any():
+            return {}
+        cells = (times_ns - mark.start_ns) // BLOCK_NS
+        number = (mark.end_ns - mark.start_ns) // BLOCK_NS
+        inside = (cells >= 0) & (cells < number)
+        sums = np.bincount(cells[inside], weights=tokens[inside], minlength=number)
+        blocks |= {(mark.repeat, cell): np.array([total]) for cell, total in enumerate(sums)}
     return blocks
 
 
-def request_blocks(stretches: Iterable[Stretch], metric: Metric) -> dict[tuple[int, str], Block]:
-    """Return a per-request metric's samples in ns, by (repeat, key of the request in the plan)."""
+def ttft_blocks(stretches: Iterable[Stretch]) -> Blocks:
+    """Return the time to first token in ns of each request, by (repeat, key in the plan)."""
     return {
         (stretch.mark.repeat, plan_key(timeline)): np.fromiter(
-            metric.samples(timeline), dtype=np.int64
+            TTFT.samples(timeline), dtype=np.int64
         )
         for stretch in stretches
         for timeline in stretch.timelines
@@ -87,7 +93,3 @@ def plan_key(timeline: Timeline) -> str:
     The driver makes identifiers of a salt, new each time, and this key.
     """
     return timeline.request_id.partition("-")[2]
-
-
-def _cells(mark: Mark) -> int:
-    return -(-(mark.end_ns - mark.start_ns) // BLOCK_NS)

@@ -1,17 +1,19 @@
 """Which background gaps an injected prompt can have stretched.
 
-A gap is exposed to an injection when it overlaps [sent, first token] of the injected prompt on the same
-topology in the same run. From the client that interval is an upper bound of the prefill: it holds the
+A gap is exposed to an injection when it overlaps [sent, first token] of the injected prompt in the same
+run on the same instance of the topology. From the client that interval is an upper bound of the prefill: it holds the
 queue too. Without overlap nothing can be said about interference, so the share is reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from phasemeter.analysis.finding import Exposure
 from phasemeter.core.clock import NS_PER_MS
+from phasemeter.core.timeline import Timeline
 from phasemeter.experiments.blocks import Stretch
 from phasemeter.metrics.stall import stalls_ns
 
@@ -46,34 +48,64 @@ def overlap_of(arm: str, background: Iterable[Stretch], injected: Iterable[Stret
     injections = gaps = exposed = stalls = 0
     for streams, prompts in zip(background, injected, strict=True):
         spans = _gap_spans(streams)
-        intervals = _prefill_intervals(prompts)
-        gaps += len(spans)
-        injections += len(intervals)
-        exposed += sum(any(s < e1 and s1 < e for s1, e1, _ in intervals) for s, e in spans)
+        gaps += sum(map(len, spans.values()))
         stalls += sum(len(stalls_ns(timeline)) for timeline in streams.timelines)
-        for sent_ns, first_token_ns, prompt_tokens in intervals:
-            overlapping = [e - s for s, e in spans if s < first_token_ns and sent_ns < e]
-            if overlapping:
-                longest_ms = max(overlapping) / NS_PER_MS
-                exposures.append(Exposure(arm, prompt_tokens, longest_ms, sent_ns, first_token_ns))
+        for instance, intervals in _prefill_intervals(prompts).items():
+            beside = spans.get(instance, [])
+            injections += len(intervals)
+            exposed += sum(
+                any(s < i.end_ns and i.start_ns < e for i in intervals) for s, e in beside
+            )
+            for one in intervals:
+                longest_ns = max(
+                    (e - s for s, e in beside if s < one.end_ns and one.start_ns < e), default=None
+                )
+                if longest_ns is not None:
+                    exposures.append(
+                        Exposure(
+                            arm,
+                            one.prompt_tokens,
+                            longest_ns / NS_PER_MS,
+                            one.start_ns,
+                            one.end_ns,
+                        )
+                    )
+    exposures.sort(key=lambda exposure: exposure.started_ns)
     return Overlap(tuple(exposures), injections, gaps, exposed, stalls)
 
 
-def _gap_spans(stretch: Stretch) -> list[tuple[int, int]]:
-    """Return (start, end) of each background gap that ended within the stretch."""
+@dataclass(frozen=True, slots=True)
+class _Prefill:
+    """An injected prompt from its sending to its first token."""
+
+    start_ns: int
+    end_ns: int
+    prompt_tokens: int
+
+
+def _gap_spans(stretch: Stretch) -> dict[str, list[tuple[int, int]]]:
+    """Return (start, end) of each background gap that ended within the stretch, by instance."""
     mark = stretch.mark
-    return [
-        (later.t_ns - gap_ns, later.t_ns)
-        for timeline in stretch.timelines
-        for gap_ns, later in timeline.gaps()
-        if mark.start_ns <= later.t_ns < mark.end_ns
-    ]
+    spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for timeline in stretch.timelines:
+        spans[_instance(timeline)] += [
+            (later.t_ns - gap_ns, later.t_ns)
+            for gap_ns, later in timeline.gaps()
+            if mark.start_ns <= later.t_ns < mark.end_ns
+        ]
+    return spans
 
 
-def _prefill_intervals(stretch: Stretch) -> Sequence[tuple[int, int, int]]:
-    """Return (sent, first token, prompt tokens) of each injected prompt."""
-    return [
-        (timeline.sent_ns, timeline.first_token_ns, int(timeline.tags.get("prompt_tokens", "0")))
-        for timeline in stretch.timelines
-        if timeline.sent_ns is not None and timeline.first_token_ns is not None
-    ]
+def _prefill_intervals(stretch: Stretch) -> dict[str, list[_Prefill]]:
+    intervals: dict[str, list[_Prefill]] = defaultdict(list)
+    for timeline in stretch.timelines:
+        start_ns, end_ns = timeline.sent_ns, timeline.first_token_ns
+        if start_ns is not None and end_ns is not None:
+            prompt_tokens = int(timeline.tags.get("prompt_tokens", "0"))
+            intervals[_instance(timeline)].append(_Prefill(start_ns, end_ns, prompt_tokens))
+    return intervals
+
+
+def _instance(timeline: Timeline) -> str:
+    """The instance that an answer streamed from; the driver tags each request with it."""
+    return timeline.tags.get("instance", "")

@@ -117,12 +117,6 @@ def arm_runs(settings: InterferenceSettings, arms: Sequence[str]) -> list[ArmRun
     return runs
 
 
-def measuring_s(settings: InterferenceSettings, arms: int) -> float:
-    """Return how long the experiment sends requests, without the drains."""
-    inject_s = sum(phase.end_s - phase.start_s for phase in _inject_phases(settings))
-    return settings.repeats * arms * (inject_s + 3 * settings.mix_s)
-
-
 def _arm_run(settings: InterferenceSettings, arm: str, condition: Condition, repeat: int) -> ArmRun:
     tags = {"arm": arm, "condition": condition, "repeat": str(repeat)}
     flows: tuple[UserFlow | ArrivalFlow | TimedFlow, ...]

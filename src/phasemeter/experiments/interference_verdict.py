@@ -61,8 +61,9 @@ def notes_on(evidence: Evidence, arms: Sequence[str]) -> tuple[str, ...]:
     notes = [
         "A gap counts as exposed when it overlaps the time from an injected prompt's sending to its "
         "first token; that time holds the prompt's queue too.",
-        "Intervals are 95 % bootstrap intervals over blocks of one second (gaps, throughput) or over "
-        "requests (TTFT) of this one session; they say nothing about another machine, model or mix.",
+        "Intervals are 95 % bootstrap intervals over blocks of half a second (gaps, throughput) or "
+        "over requests (TTFT) of this one session; they say nothing about another machine, model or "
+        "mix. Where samples are too few for one, there is none.",
     ]
     for arm in arms:
         overlap = evidence.overlaps[arm]
@@ -147,7 +148,7 @@ def _compared(evidence: Evidence, prefix: str) -> list[tuple[str, str]]:
     for class_name in _mix_classes(evidence, f"{prefix}.together."):
         compared += [
             (f"{prefix}.together.{class_name}.ttft_p50", f"TTFT p50 of {class_name} requests"),
-            (f"{prefix}.together.{class_name}.ttft_p99", f"TTFT p99 of {class_name} requests"),
+            (f"{prefix}.together.{class_name}.ttft_p90", f"TTFT p90 of {class_name} requests"),
             (f"{prefix}.together.{class_name}.gap_p99", f"gap p99 of {class_name} requests"),
         ]
     compared.append((f"{prefix}.together.all.throughput", "throughput of the mix"))

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from phasemeter.core.errors import UsageError
+from phasemeter.core.errors import PhasemeterError, UsageError
 from phasemeter.lab.config import EngineConfig, Policy, Role
-from phasemeter.lab.launch import start_engines
+from phasemeter.lab.launch import LaunchError, start_engines
 from phasemeter.load.preflight import find_target, warm_up
 from phasemeter.load.target import Target, Topology
 
@@ -33,6 +33,7 @@ def lab_topologies(
 
     Raises:
         UsageError: If this process may not use at least two cores.
+        PhasemeterError: If an engine does not start.
     """
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None, None]
     if len(cores) < 2:
@@ -54,7 +55,12 @@ def lab_topologies(
         config("prefill", "prefill", cores[0]),
         config("decode", "decode", cores[1]),
     ]
-    with start_engines(configs, timeout_s=_START_S) as engines:
+    with ExitStack() as running:
+        try:
+            engines = running.enter_context(start_engines(configs, timeout_s=_START_S))
+        except LaunchError as fault:
+            msg = f"a lab engine did not start: {fault}"
+            raise PhasemeterError(msg) from fault
         first, second, prefill, decode = (f"{engine.url}/v1" for engine in engines)
         yield {
             "mixed": _target("replicated", [first, second]),

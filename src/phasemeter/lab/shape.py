@@ -40,11 +40,6 @@ class ModelShape:
         attention = self.hidden * self.qkv_columns + self.heads * self.head_dim * self.hidden
         return self.layers * (attention + 3 * self.hidden * self.ffn)
 
-    @property
-    def kv_bytes_per_token(self) -> int:
-        """Bytes of keys and values that one token leaves in the cache."""
-        return 2 * self.layers * self.kv_heads * self.head_dim * FLOAT_BYTES
-
     def forward_flops(self, new_tokens: int, cached_tokens: int, logit_rows: int) -> int:
         """Return the floating-point operations of one causal forward pass of one sequence.
 

@@ -157,6 +157,7 @@ class Connection:
             (arrival in ns, bytes); empty bytes mean the peer has closed. None when nothing usable
             came (nothing there, or only TLS records without data).
         """
+        self.read_lag_ns = None
         try:
             if self.stamp_source == "kernel":
                 data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
@@ -182,7 +183,6 @@ class Connection:
 
     def _kernel_ns(self, ancillary: list[tuple[int, int, bytes]]) -> int:
         read_ns = now_ns()
-        self.read_lag_ns = None
         for level, kind, data in ancillary:
             if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
                 seconds, nanoseconds = _TIMESPEC.unpack_from(data)

@@ -168,7 +168,9 @@ class Driver:
     def _start_users(self) -> None:
         for flow in self._plan.flows:
             if isinstance(flow, UserFlow):
-                self._left[flow.name] = share_of(flow.max_requests, self._worker, self._workers)
+                # Only workers that have users of the flow can take a share of its requests.
+                sharers = min(self._workers, flow.users)
+                self._left[flow.name] = share_of(flow.max_requests, self._worker, sharers)
         for flow, number in self._plan.users(self._worker, self._workers):
             user = _User(flow, number, self._plan.seed)
             self._push_next(user, self._t0_ns + user.first_offset_ns)
@@ -253,6 +255,9 @@ class Driver:
     def _work_off(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
         begun_ns = now_ns()
         for key, events in ready:
+            # What went before in this turn may have closed the connection or put it to other use.
+            if self._selector.get_map().get(key.fd) != key:
+                continue
             if key.data is None:
                 self._drop_idle(key.fileobj)  # type: ignore[arg-type]
             else:
@@ -293,8 +298,9 @@ class Driver:
         self._close(connection)
 
     def _close(self, connection: Connection) -> None:
-        if connection in self._selector.get_map():
-            self._selector.unregister(connection)
+        fd = connection.fileno()
+        if fd >= 0 and fd in self._selector.get_map():
+            self._selector.unregister(fd)
         connection.close()
 
     def _open(
@@ -349,7 +355,7 @@ class Driver:
         if user is not None:
             # A server that refuses at once would else be asked thousands of times a second.
             pause_ns = _PAUSE_AFTER_FAILURE_NS if flight.is_failure else 0
-            self._push_next(user, now_ns() + pause_ns)
+            self._push_next(user, flight.ended_ns + pause_ns)
 
     def _digest_some(self) -> None:
         flight = self._to_digest[0]

@@ -78,6 +78,12 @@ class Flight:
         return self._meter.tags
 
     @property
+    def ended_ns(self) -> int:
+        """End of the landed flight's response."""
+        assert self._end is not None
+        return self._end[0]
+
+    @property
     def is_failure(self) -> bool:
         """True for a landed flight that got no whole response, or one that is no answer."""
         lost = self._end is not None and self._end[1] is not StreamEnd.EOF
@@ -132,12 +138,13 @@ class _Stream:
         self.on_body = self._meter.on_read
 
     def on_connected(self, t_ns: int) -> None:
-        if self._meter.sent_ns is None:
+        if not self._meter.legs:
             self._meter.connected_ns = t_ns
 
     def on_sent(self, t_ns: int) -> None:
         self._leg.sent_ns = t_ns
-        if self._meter.sent_ns is None:
+        if not self._meter.legs:
+            # A request that is sent again on a new connection counts from then; see `Exchange`.
             self._meter.sent_ns = t_ns
 
     def on_headers(self, t_ns: int, status: int, headers: Mapping[str, str]) -> None:
@@ -158,7 +165,6 @@ class _PrefillLeg:
         self._flight = flight
         self._meter = flight._meter
         self._leg = _LegTimes("prefill")
-        self._status = 0
         self._headers: Mapping[str, str] = {}
         self._body = bytearray()
 
@@ -171,7 +177,7 @@ class _PrefillLeg:
 
     def on_headers(self, t_ns: int, status: int, headers: Mapping[str, str]) -> None:
         self._leg.headers_ns = t_ns
-        self._status = self._flight._status = status
+        self._flight._status = status
         self._headers = dict(headers)
 
     def on_body(self, t_ns: int, data: bytes) -> None:
@@ -181,9 +187,10 @@ class _PrefillLeg:
     def on_end(self, t_ns: int, end: StreamEnd, error_type: str | None) -> None:
         flight = self._flight
         self._meter.legs.append(self._leg.ended(t_ns))
-        if end is not StreamEnd.EOF or self._status != 200:
-            if self._status:
-                self._meter.on_headers(self._leg.headers_ns or t_ns, self._status, self._headers)
+        status = flight._status
+        if end is not StreamEnd.EOF or status != 200:
+            if status is not None:
+                self._meter.on_headers(self._leg.headers_ns or t_ns, status, self._headers)
                 self._meter.on_read(t_ns, bytes(self._body))
             flight._land(t_ns, end, error_type)
             return

@@ -23,6 +23,7 @@ from phasemeter.load.target import Target
 
 _START_UP_NS = 700 * NS_PER_MS
 _STOP_S = 10.0
+_STOPPED = 130
 # The driver ends by itself at the end of the drain; this much later it is taken for hung.
 _GRACE_S = 15.0
 
@@ -160,9 +161,16 @@ class _Crew:
             self._totals[pid] = Progress(**json.loads(lines[-1]))
 
     def _check(self, process: subprocess.Popen[bytes]) -> None:
-        status = process.wait(_STOP_S)
-        if status in (0, 130):
+        try:
+            status = process.wait(_STOP_S)
+        except subprocess.TimeoutExpired as fault:
+            msg = "a load worker hangs after its last word; its records are kept"
+            raise WorkerFailedError(msg) from fault
+        if status == 0:
             return
+        if status == _STOPPED:
+            msg = "a load worker was stopped from outside before the plan was carried out"
+            raise WorkerFailedError(msg)
         assert process.stderr is not None
         said = process.stderr.read().decode(errors="replace").strip().splitlines()
         msg = f"a load worker failed (status {status}): {said[-1] if said else 'it said nothing'}"

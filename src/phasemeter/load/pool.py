@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from phasemeter.load.connection import Address, Connection, resolve
 from phasemeter.load.target import Endpoint
@@ -12,12 +12,12 @@ from phasemeter.load.target import Endpoint
 class ConnectionPool:
     """Idle connections by endpoint, the most recently used first."""
 
-    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self._tls = tls or ssl.create_default_context()
+    def __init__(self) -> None:
+        self._tls = ssl.create_default_context()
         self._addresses: dict[Endpoint, Address] = {}
         self._idle: dict[Endpoint, list[Connection]] = {}
 
-    def resolve(self, endpoints: Mapping[Endpoint, None] | tuple[Endpoint, ...]) -> None:
+    def resolve(self, endpoints: Iterable[Endpoint]) -> None:
         """Resolve the endpoints' names beforehand.
 
         Raises:

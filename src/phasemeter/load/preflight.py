@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from phasemeter.core.errors import UsageError
 from phasemeter.load.handoff import decode_body, prefill_body
-from phasemeter.load.prompts import TextLength, words
+from phasemeter.load.prompts import TextLength
 from phasemeter.load.target import Api, Endpoint, RequestStyle, Target, Topology, parse_endpoint
 
 _TIMEOUT_S = 60.0
@@ -102,7 +102,7 @@ def _find_style(
         ways.append(RequestStyle("chat", model))
     else:
         ways.append(RequestStyle("completions", model))
-    plain = [replace(way, forces_length=False, counts_tokens=False) for way in ways]
+    plain = [replace(way, extensions=False) for way in ways]
     refusal = ""
     for way in ways + plain:
         status, answer = _ask(endpoint, way, way.body(8, 1, uuid.uuid4().hex), headers, decoder)
@@ -121,12 +121,7 @@ def _measured(
     """Return the style with the length of its texts, as the server counts them."""
     counted: list[int] = []
     for number in (_SHORT_WORDS, _LONG_WORDS):
-        body = way.body(8, 1, "")
-        text = words(number, uuid.uuid4().hex)
-        if way.api == "chat":
-            body["messages"] = [{"role": "user", "content": text}]
-        else:
-            body["prompt"] = text
+        body = way.body(number, 1, uuid.uuid4().hex)
         _, answer = _ask(endpoint, way, body, headers, decoder)
         usage = answer.get("usage") if isinstance(answer, dict) else None
         tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
@@ -136,9 +131,7 @@ def _measured(
         counted.append(tokens)
     per_word = (counted[1] - counted[0]) / (_LONG_WORDS - _SHORT_WORDS)
     if per_word <= 0:
-        msg = (
-            f"URL: {endpoint.base_url} counts {counted} prompt tokens for texts of 20 and 220 words"
-        )
+        msg = f"URL: {endpoint.base_url} counts {counted} prompt tokens for 20 and 220 words"
         raise UsageError(msg)
     return replace(way, text_length=TextLength(counted[0] - per_word * _SHORT_WORDS, per_word))
 

@@ -39,7 +39,7 @@ class Preparer:
 
     Args:
         target: Where requests go.
-        salt: Unique to the run; it starts each request's identifier and prompt.
+        salt: Unique to the run; it starts each request's identifier, from which its prompt is drawn.
         headers: Extra headers of each request.
         first: Number of the first request.
         step: Distance of the numbers, so that workers share the turns of one round.
@@ -81,7 +81,7 @@ class Preparer:
         """Return the bytes of a POST of `body` to an endpoint."""
         return request_bytes(
             endpoint.path(self._target.style.api),
-            f"{endpoint.host}:{endpoint.port}",
+            endpoint.authority,
             body,
             {**self._headers, "X-Request-Id": request_id},
         )

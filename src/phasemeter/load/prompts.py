@@ -2,8 +2,8 @@
 
 Token ids are exact where the server takes them. Otherwise the prompt is text of a measured length: the
 preflight asks the server how many tokens two texts of known length have, and the line through the two
-gives the words for any length. A salt, new in every run, starts each prompt, so that running the same
-seed twice never hits a cache.
+gives the words for any length. Every prompt is drawn anew from a salt that is new in every run, so that
+running the same seed twice never hits a cache.
 """
 
 from __future__ import annotations

@@ -35,10 +35,15 @@ class Endpoint:
     query: str = field(default="", repr=False)
 
     @property
-    def base_url(self) -> str:
-        """The base URL."""
+    def authority(self) -> str:
+        """Host and port as a URL and a Host header have them."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}{self.base_path}"
+        return f"{host}:{self.port}"
+
+    @property
+    def base_url(self) -> str:
+        """The base URL, without its query."""
+        return f"{self.scheme}://{self.authority}{self.base_path}"
 
     def path(self, api: Api) -> str:
         """Return the path of an API below the base URL, with the query."""
@@ -93,22 +98,21 @@ class RequestStyle:
         api: Chat or legacy completions.
         model: Model to ask for.
         prompt_ids: Prompts are token ids (completions only), else text.
-        forces_length: The server knows `ignore_eos` and `min_tokens`.
-        counts_tokens: The server tells running counts in each event.
+        extensions: The server knows what vLLM added to the API: `ignore_eos` and `min_tokens`, which
+            force the output length, and running token counts in each event.
         text_length: Length of text prompts, where prompts are text.
     """
 
     api: Api
     model: str
     prompt_ids: bool = False
-    forces_length: bool = True
-    counts_tokens: bool = True
+    extensions: bool = True
     text_length: TextLength | None = None
 
     def body(self, prompt_tokens: int, output_tokens: int, salt: str) -> dict[str, object]:
         """Return the body of a streamed request with a prompt that follows from the salt."""
         options: dict[str, object] = {"include_usage": True}
-        if self.counts_tokens:
+        if self.extensions:
             options["continuous_usage_stats"] = True
         body: dict[str, object] = {
             "model": self.model,
@@ -117,12 +121,12 @@ class RequestStyle:
             "stream": True,
             "stream_options": options,
         }
-        if self.forces_length:
+        if self.extensions:
             body |= {"ignore_eos": True, "min_tokens": output_tokens}
         if self.prompt_ids:
             body["prompt"] = token_ids(prompt_tokens, salt)
             return body
-        length = self.text_length or TextLength(0.0, 1.0)
+        length = self.text_length or TextLength(0.0, 1.0)  # until it is measured: words
         text = words(length.words_for(prompt_tokens), salt)
         if self.api == "chat":
             body["messages"] = [{"role": "user", "content": text}]

@@ -15,6 +15,7 @@ import resource
 import signal
 import sys
 from array import array
+from contextlib import suppress
 from dataclasses import asdict
 
 from phasemeter.core.clock import NS_PER_MS, NS_PER_S, now_ns
@@ -106,17 +107,26 @@ class Worker:
             file.write(json.dumps(report) + "\n")
 
 
-def _percentiles(samples: array[int]) -> list[int]:
-    """Return [p50, p99, max] by nearest rank, or nothing without samples."""
+def _percentiles(samples: array[int]) -> list[int] | None:
+    """Return [p50, p99, max] by nearest rank, None without samples."""
     if not samples:
-        return []
+        return None
     ordered = sorted(samples)
     last = len(ordered) - 1
     return [ordered[last // 2], ordered[round(last * 0.99)], ordered[last]]
 
 
+def _allow_many_connections() -> None:
+    """Raise the limit of open files to what this process is allowed: each request may need one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(ValueError, OSError):  # some systems have a lower limit of their own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def main() -> int:
     """Run the job on standard input."""
+    _allow_many_connections()
     job = pickle.load(sys.stdin.buffer)  # from our own parent process
     gc.freeze()  # what was imported is never garbage: collections need not look at it
     return 0 if Worker(job).run() else 130

@@ -13,9 +13,7 @@ from phasemeter.metrics.metric import Metric
 
 
 def _samples(timeline: Timeline) -> Iterable[int]:
-    if not timeline.streamed or timeline.decode_ns is None:
-        return ()
-    return (timeline.decode_ns,)
+    return () if timeline.decode_ns is None else (timeline.decode_ns,)
 
 
 DECODE = Metric(

@@ -29,8 +29,6 @@ class Metric:
     population: Population
     samples: Callable[[Timeline], Iterable[int]]
 
-    unit = "ns"
-
 
 def span(start_ns: int | None, end_ns: int | None) -> tuple[int, ...]:
     """Return (end - start,) in ns, or nothing where one of the two was not observed."""

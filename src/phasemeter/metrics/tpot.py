@@ -34,7 +34,7 @@ def tokens_after_first_event(timeline: Timeline) -> int | None:
 
 def _samples(timeline: Timeline) -> Iterable[int]:
     tokens, decode_ns = tokens_after_first_event(timeline), timeline.decode_ns
-    if not timeline.streamed or decode_ns is None or tokens is None or tokens < 1:
+    if decode_ns is None or tokens is None or tokens < 1:
         return ()
     return (round(decode_ns / tokens),)
 

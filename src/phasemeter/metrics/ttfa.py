@@ -1,6 +1,6 @@
 """Time to first answer token: first_answer - started, in ns, over requests with an answer token.
 
-The first generated token that is not reasoning.
+The first token of kind content: neither reasoning nor a tool call nor a refusal.
 
 Undefined where the server did not stream.
 """

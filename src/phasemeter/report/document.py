@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -178,6 +177,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def _experiment_analyse() -> Analyse:
-    # Loaded only where needed: a load run's report does without the experiments.
-    analyse: Analyse = importlib.import_module("phasemeter.experiments.interference").analyse
+    # Imported only here: a load run's report does without the experiments.
+    from phasemeter.experiments.interference import analyse
+
     return analyse

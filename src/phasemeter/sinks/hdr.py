@@ -90,8 +90,8 @@ class HdrSink:
             {NAME: n}, "metrics": {NAME: {count, p50, p90, p99, p999, max, unit: "ms"}}}]}`, metrics
             in the order and by the names of `phasemeter.metrics`.
         """
+        self._backlog.drain()  # before our lock: draining takes its own lock first, then ours
         with self._lock:
-            self._backlog.drain()
             return {
                 "groups": [self._group_document(key, one) for key, one in self._groups.items()],
                 "dropped": self._backlog.dropped,
@@ -100,26 +100,14 @@ class HdrSink:
     def histograms(self) -> dict[str, HdrHistogram]:
         """Return one histogram a metric, merged over all groups."""
         merged: dict[str, HdrHistogram] = {}
+        self._backlog.drain()
         with self._lock:
-            self._backlog.drain()
             for group in self._groups.values():
                 for name, histogram in group.histograms.items():
                     if name not in merged:
                         merged[name] = new_histogram()
                     add(merged[name], histogram)
         return merged
-
-    def merge(self, other: HdrSink) -> None:
-        """Add another sink's counts to this one, without loss."""
-        with self._lock, other._lock:
-            other._backlog.drain()
-            for key, theirs in other._groups.items():
-                ours = self._group(key)
-                ours.outcomes += theirs.outcomes
-                ours.clamped += theirs.clamped
-                ours.coalesced_events += theirs.coalesced_events
-                for name, histogram in theirs.histograms.items():
-                    add(ours.histograms.setdefault(name, new_histogram()), histogram)
 
     def write_log(self, path: Path) -> None:
         """Write the merged histograms as an interval log, from this sink's start until now."""

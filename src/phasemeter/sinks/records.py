@@ -59,6 +59,7 @@ class RecordSink:
         self._file: TextIO | None = None
         self._written_bytes = 0
         self._is_fresh = True
+        self._closed = False
         self._flushed_ns = now_ns()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,22 +91,36 @@ class RecordSink:
         """Flush and close; later lines are dropped."""
         atexit.unregister(self.close)
         with self._lock:
+            self._closed = True
             if self._file is not None:
                 self._file.close()
                 self._file = None
 
     def _write(self, line: str) -> None:
         with self._lock:
-            if self._file is None:
+            if self._closed:
                 return
-            if self._written_bytes + len(line) + 1 > self._max_bytes and not self._is_fresh:
-                self._file.close()
-                self._shift()
-                self._open()
-            self._append(line)
+            if self._file is None:
+                self._open()  # the last rotation failed half-way; each line tries again
+            file = self._file
+            is_full = self._written_bytes + len(line) + 1 > self._max_bytes
+            try:
+                if file is not None and is_full and not self._is_fresh:
+                    self._rotate(file)
+            finally:
+                self._append(line)
             self._is_fresh = False
             if now_ns() - self._flushed_ns >= _FLUSH_EVERY_NS:
                 self.flush()
+
+    def _rotate(self, file: TextIO) -> None:
+        """Begin a new file; where the old one cannot be put away it grows by as much again."""
+        self._written_bytes = 0
+        file.flush()
+        self._shift()
+        file.close()
+        self._file = None
+        self._open()
 
     def _open(self) -> None:
         self._file = self._path.open("w", encoding="ascii", newline="\n")

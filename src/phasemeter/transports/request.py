@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from phasemeter.core.decoding import Dialect
-from phasemeter.dialects import for_path
+from phasemeter.dialects import asks_for_stream, for_path, requested_model
 
 _PROVIDERS: tuple[tuple[str, str], ...] = (
     (".openai.azure.com", "azure.ai.openai"),
     (".services.ai.azure.com", "azure.ai.inference"),
+    ("aiplatform.googleapis.com", "gcp.vertex_ai"),
+    ("generativelanguage.googleapis.com", "gcp.gemini"),
+    ("api.anthropic.com", "anthropic"),
     ("api.openai.com", "openai"),
     ("api.deepseek.com", "deepseek"),
     ("api.groq.com", "groq"),
@@ -23,6 +26,7 @@ _PROVIDERS: tuple[tuple[str, str], ...] = (
     ("api.perplexity.ai", "perplexity"),
     ("api.x.ai", "x_ai"),
 )
+_PROVIDER_OF_VENDOR = {"gemini": "gcp.gemini"}
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -95,18 +99,17 @@ def describe(
 ) -> RequestInfo:
     """Return what is known of a request; its body is looked at for `model` and `stream` only."""
     body = _body(request)
-    model = body.get("model")
     url = request.url
     return RequestInfo(
         request_id=new_request_id(),
         dialect=dialect.name,
         operation=dialect.operation,
         provider=provider_of(url.host, dialect.name),
-        model=model if isinstance(model, str) else None,
+        model=requested_model(url.path, body),
         server_address=url.host or None,
         server_port=url.port or _DEFAULT_PORTS.get(url.scheme),
         started_ns=started_ns,
-        streamed=body.get("stream") is True,
+        streamed=asks_for_stream(url.path, body),
         tags=tags,
     )
 
@@ -116,7 +119,8 @@ def provider_of(host: str, dialect_name: str) -> str:
     for suffix, provider in _PROVIDERS:
         if host.endswith(suffix):
             return provider
-    return dialect_name.partition(".")[0]
+    vendor = dialect_name.partition(".")[0]
+    return _PROVIDER_OF_VENDOR.get(vendor, vendor)
 
 
 def _body(request: HttpRequest) -> Mapping[str, object]:

@@ -16,7 +16,7 @@ class Stamps(Protocol):
 
     Attributes:
         last_read_ns: When the last read returned; None before the first.
-        last_write_ns: When the last write returned; None before the first.
+        last_write_ns: Just before the last write; None before the first.
         connected_ns: When the connection was usable; None once a second request uses it.
     """
 
@@ -86,10 +86,10 @@ class StampedStream(_Stamped):
         return data
 
     def write(self, *args: object, **options: object) -> None:
-        """Write, then note the time."""
+        """Note the time, then write: the peer may answer before the call returns."""
         self._before_write()
-        cast(NetworkStream, self.inner).write(*args, **options)
         self.last_write_ns = self.now_ns()
+        cast(NetworkStream, self.inner).write(*args, **options)
 
     def start_tls(self, *args: object, **options: object) -> StampedStream:
         """Start TLS; the connection counts as usable from now."""
@@ -107,10 +107,10 @@ class AsyncStampedStream(_Stamped):
         return data
 
     async def write(self, *args: object, **options: object) -> None:
-        """Write, then note the time."""
+        """Note the time, then write: the peer may answer before the call returns."""
         self._before_write()
-        await cast(AsyncNetworkStream, self.inner).write(*args, **options)
         self.last_write_ns = self.now_ns()
+        await cast(AsyncNetworkStream, self.inner).write(*args, **options)
 
     async def start_tls(self, *args: object, **options: object) -> AsyncStampedStream:
         """Start TLS; the connection counts as usable from now."""

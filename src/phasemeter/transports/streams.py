@@ -65,7 +65,7 @@ class TimedByteStream(_Timed):
         stamps_ns, waits_ns = call.stamps_ns, call.waits_ns
         try:
             for chunk in cast(ClosableBytes, self._inner):
-                read_ns = cast(int, reads.last_read_ns)
+                read_ns = reads.last_read_ns or now_ns()
                 on_read(read_ns, chunk)
                 stamps_ns.append(read_ns)
                 handed_ns = now_ns()
@@ -102,7 +102,7 @@ class TimedAsyncByteStream(_Timed):
         stamps_ns, waits_ns = call.stamps_ns, call.waits_ns
         try:
             async for chunk in cast(AsyncClosableBytes, self._inner):
-                read_ns = cast(int, reads.last_read_ns)
+                read_ns = reads.last_read_ns or now_ns()
                 on_read(read_ns, chunk)
                 stamps_ns.append(read_ns)
                 handed_ns = now_ns()

@@ -1,0 +1,126 @@
+"""The records of an interference run, by topology, condition, phase and class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from phasemeter.analysis.records import Mark, RunRecords
+from phasemeter.core.record import Issued
+from phasemeter.core.timeline import Outcome, Timeline
+from phasemeter.experiments.blocks import Stretch
+
+BACKGROUND, INJECTED = "background", "injected"
+ALONE = ("short_alone", "long_alone")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One row of the experiment: a measured phase of a condition on a topology, over all repeats.
+
+    Attributes:
+        arm: Name of the topology.
+        condition: The condition.
+        phase: The phase.
+    """
+
+    arm: str
+    condition: str
+    phase: str
+
+    @property
+    def name(self) -> str:
+        """`topology/condition`, or `topology/phase` where a condition has several."""
+        return f"{self.arm}/{self.condition if self.phase == 'measure' else self.phase}"
+
+
+PARTS = (
+    ("inject", "baseline"),
+    ("inject", "inject"),
+    ("short_alone", "measure"),
+    ("long_alone", "measure"),
+    ("together", "measure"),
+)
+"""The measured phases, in the order of reports."""
+
+
+class InterferenceRecords:
+    """A run's responses in the parts that the experiment compares.
+
+    Only of conditions that were carried out to their end: what was in flight when a run was
+    interrupted says nothing about the server.
+
+    Attributes:
+        issued: Requests issued.
+        failed: Those of them that did not end ok.
+        gpus: Accelerators (or cores) by topology.
+    """
+
+    def __init__(self, run: RunRecords) -> None:
+        self._marks = run.marks
+        finished = {(mark.arm, mark.condition, str(mark.repeat)) for mark in run.marks}
+        self._timelines = [t for t in run.timelines if _run_of(t.tags) in finished]
+        self._issued = [request for request in run.issued if _run_of(request.tags) in finished]
+        self.issued = len(self._issued)
+        self.failed = sum(t.outcome is not Outcome.OK for t in self._timelines)
+        self._groups: dict[tuple[str, str, str, str], list[Timeline]] = {}
+        for timeline in self._timelines:
+            if timeline.outcome is Outcome.OK:
+                key = (*_run_of(timeline.tags), timeline.tags.get("class", ""))
+                self._groups.setdefault(key, []).append(timeline)
+        target = run.manifest.get("target")
+        gpus = target.get("gpus") if isinstance(target, dict) else None
+        self.gpus: Mapping[str, int | None] = gpus if isinstance(gpus, dict) else {}
+
+    def arms(self) -> list[str]:
+        """Topologies that were measured, in the order of the manifest."""
+        measured = list(dict.fromkeys(mark.arm for mark in self._marks))
+        order = list(self.gpus)
+        return sorted(measured, key=lambda arm: order.index(arm) if arm in order else len(order))
+
+    def parts(self) -> list[Part]:
+        """The parts that were measured, topology by topology."""
+        measured = {(mark.arm, mark.condition, mark.phase) for mark in self._marks}
+        return [
+            Part(arm, condition, phase)
+            for arm in self.arms()
+            for condition, phase in PARTS
+            if (arm, condition, phase) in measured
+        ]
+
+    def mix_classes(self) -> dict[str, str]:
+        """Classes of the mix, each with the condition in which it was alone."""
+        return {key[3]: key[1] for key in sorted(self._groups, reverse=True) if key[1] in ALONE}
+
+    def marks(self, part: Part) -> list[Mark]:
+        """The marks of a part, one a repeat."""
+        wanted = (part.arm, part.condition, part.phase)
+        return [mark for mark in self._marks if (mark.arm, mark.condition, mark.phase) == wanted]
+
+    def stretches(self, part: Part, *classes: str) -> list[Stretch]:
+        """The ok responses of one or more classes in a part, one stretch a repeat."""
+        return [
+            Stretch(
+                mark,
+                [
+                    timeline
+                    for name in classes
+                    for timeline in self._groups.get(
+                        (part.arm, part.condition, str(mark.repeat), name), ()
+                    )
+                ],
+            )
+            for mark in self.marks(part)
+        ]
+
+    def responses(self, part: Part) -> tuple[list[Timeline], list[Issued]]:
+        """All responses and started requests of a part's condition, of any outcome."""
+        wanted = (part.arm, part.condition)
+        return (
+            [t for t in self._timelines if _run_of(t.tags)[:2] == wanted],
+            [request for request in self._issued if _run_of(request.tags)[:2] == wanted],
+        )
+
+
+def _run_of(tags: Mapping[str, str]) -> tuple[str, str, str]:
+    return tags.get("arm", ""), tags.get("condition", ""), tags.get("repeat", "")
