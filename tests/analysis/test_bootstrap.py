@@ -132,12 +132,10 @@ def test_pairs_cancel_what_both_sides_have_in_common():
 def test_pairs_may_have_an_empty_side(statistic):
     """A second in which one side saw no gap keeps its place; a draw of only such seconds counts not."""
     empty = np.empty(0)
+    fours, twos = [np.array([4.0])] * 5, [np.array([2.0])] * 5
 
     ratio = ratio_interval(
-        [np.array([4.0]), empty, empty],
-        [np.array([2.0]), np.array([2.0]), empty],
-        statistic,
-        paired=True,
+        [*fours, empty, empty], [*twos, np.array([2.0]), empty], statistic, paired=True
     )
 
     assert ratio == (2.0, 2.0, 2.0)
@@ -147,3 +145,11 @@ def test_pairs_must_be_as_many_on_each_side():
     """Else it is not known which goes with which."""
     with pytest.raises(ValueError, match="as many"):
         ratio_interval([np.ones(1)], [np.ones(1)] * 2, np.mean, paired=True)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_too_few_blocks_give_a_ratio_without_an_interval(paired):
+    """Four pairs: every draw is much like the others, and the interval would be far too narrow."""
+    ratio = ratio_interval([np.array([6.0])] * 4, [np.array([2.0])] * 4, np.mean, paired=paired)
+
+    assert ratio == (3.0, None, None)

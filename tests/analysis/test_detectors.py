@@ -39,15 +39,20 @@ def test_streams_in_clumps_are_told_with_their_size_and_silence():
 
 
 def test_an_answer_that_comes_whole_in_one_read_is_buffered_too():
-    """There is no silence between reads to tell of then."""
+    """The silence is then the one before that read."""
     detection = buffered_stream([stream(n, clump=20, reads=1) for n in range(5)])
 
-    assert "20 token events in one read: a proxy" in detection["text"]
+    assert "20 token events in one read after 50 ms of silence" in detection["text"]
 
 
 @pytest.mark.parametrize("clump", [1, 2, 3])
 def test_a_few_events_that_share_a_segment_are_no_buffering(clump):
     assert buffered_stream([stream(n, clump=clump) for n in range(20)]) is None
+
+
+def test_clumps_after_short_silences_may_be_the_clients_own():
+    """A client that is kept from reading for 10 ms gets what came meanwhile in one read."""
+    assert buffered_stream([stream(n, clump=8, every_ms=10) for n in range(10)]) is None
 
 
 def test_events_of_several_tokens_are_told_with_their_mean():

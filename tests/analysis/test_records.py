@@ -170,3 +170,24 @@ def test_record_files_of_two_boots_are_put_on_one_clock(tmp_path):
     assert run.timelines[1].started_ns - run.timelines[0].started_ns == hour_ns
     # Their starts were in a file that is gone; they were issued all the same.
     assert [request.request_id for request in run.issued] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 200_000,
+        '{"id": "x", "started_ns": null}',
+        '{"issued": "x", "started_ns": 1, "tags": null}',
+        '{"issued": "x", "started_ns": 1, "tags": {"class": 7}}',
+    ],
+)
+def test_damaged_lines_are_counted_and_hold_nothing_up(tmp_path, line):
+    """Each is a lost record, told as such."""
+    path = write_run(tmp_path, [make_timeline("a", first_ms=10)])
+    with (path / "records-0.jsonl").open("a") as file:
+        file.write(line + "\n")
+
+    run = load_run(path)
+
+    assert run.unreadable_lines == 1
+    assert len(run.timelines) == 1

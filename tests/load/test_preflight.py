@@ -8,7 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from phasemeter.core.errors import UsageError
-from phasemeter.load.preflight import find_target, warm_up
+from phasemeter.load.preflight import find_target, refuse_too_long, warm_up
+from phasemeter.load.workload import RequestClass
 
 
 class Server:
@@ -200,3 +201,21 @@ def test_every_replica_is_warmed_up():
         warm_up(target, headers={})
 
         assert (len(first.asked) - before[0], len(second.asked) - before[1]) == (1, 1)
+
+
+def test_what_does_not_fit_the_server_is_refused_before_the_run():
+    def limited(method, path, body, headers):
+        if method == "GET":
+            return 200, {"data": [{"id": "m", "max_model_len": 100}]}
+        return vllm_like(method, path, body, headers)
+
+    with Server(limited) as server:
+        target = find(server.url)
+        refuse_too_long(target, [RequestClass("short", 60, 40)], headers={})
+        with pytest.raises(UsageError, match=r"long: a prompt of 61 .* takes 100 in all"):
+            refuse_too_long(target, [RequestClass("long", 61, 40)], headers={})
+
+
+def test_a_server_that_tells_no_limit_is_asked_for_anything():
+    with Server(vllm_like) as server:
+        refuse_too_long(find(server.url), [RequestClass("long", 10**6, 40)], headers={})

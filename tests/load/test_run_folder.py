@@ -14,6 +14,9 @@ from phasemeter.load.target import RequestStyle, Target, parse_endpoint
         (["--header", "X: k3y", "--seed", "1"], ["--header", "REDACTED", "--seed", "1"]),
         (["--header=X: k3y"], ["--header=REDACTED"]),
         (["http://h/v1?api-key=k3y"], ["http://h/v1?REDACTED"]),
+        (["http://h/v1?a=k3y,k3y&b=k3y"], ["http://h/v1?REDACTED"]),
+        (["http://h/v1?k3y"], ["http://h/v1?REDACTED"]),
+        (["http://h/v1#k3y"], ["http://h/v1?REDACTED"]),
         (
             ["prefill=http://h/v1?key=k3y,decode=http://g/v1?key=k3y"],
             ["prefill=http://h/v1?REDACTED,decode=http://g/v1?REDACTED"],

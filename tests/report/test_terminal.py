@@ -51,7 +51,7 @@ def test_a_load_report_tells_requests_latency_and_throughput(load_path):
         "errors by type: overloaded 1",
         "output tokens/s",
         "stamps: kernel",
-        "validity: valid",
+        "validity: suspect",
     ):
         assert expected in text
 
@@ -94,3 +94,16 @@ def test_colour_is_off_where_no_color_is_set(load_path, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
 
     assert "\x1b[3" not in printed(load_path)
+
+
+def test_labels_that_look_like_markup_are_shown_as_they_are(tmp_path):
+    """A class named `x[/nope]` is no closing tag, and `[bold]` no style."""
+    timelines = [
+        make_timeline(name, first_ms=10, gaps_ms=(5,), tags={"class": name})
+        for name in ("x[/nope]", "[bold]y")
+    ]
+
+    text = printed(write_run(tmp_path, timelines))
+
+    assert "x[/nope]" in text
+    assert "[bold]y" in text

@@ -1,6 +1,7 @@
 """Record files: the shared format, flushed, rotated, bounded."""
 
 import json
+import os
 from contextlib import suppress
 from pathlib import Path
 
@@ -167,3 +168,24 @@ def test_a_rotation_that_fails_loses_no_record(tmp_path, monkeypatch):
     assert len(failures) == 3
     assert len(list(tmp_path.iterdir())) > 2
     assert sum(line.startswith('{"id"') for line in lines) == 40
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_forked_child_writes_its_own_file_and_repeats_nothing(tmp_path):
+    """A pre-forking server loads the application, and the sink with it, before it forks."""
+    sink = RecordSink(tmp_path / "r.jsonl")
+    sink.finished(timeline("parent"), None)
+    child = os.fork()
+    if child == 0:
+        sink.finished(timeline("child"), None)
+        sink.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    sink.close()
+
+    ids = {
+        path.name: [json.loads(line).get("id") for line in path.read_text().splitlines()]
+        for path in tmp_path.iterdir()
+    }
+    assert ids == {"r.jsonl": [None, "parent"], f"r.jsonl-{child}": [None, "child"]}

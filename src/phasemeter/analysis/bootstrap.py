@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 
+MIN_BLOCKS = 5
+"""With fewer blocks that hold samples the draws are too much alike for an interval."""
+
 
 class RatioInterval(NamedTuple):
     """A ratio and its 95 % interval.
 
     Attributes:
         value: The ratio; None where a side is empty or the divisor is 0.
-        lo: Lower bound; None where there is no ratio or fewer than two blocks on a side.
+        lo: Lower bound; None where there is no ratio or fewer than `MIN_BLOCKS` blocks.
         hi: Upper bound, likewise.
     """
 
@@ -88,7 +91,7 @@ def ratio_interval(
     if divisor == 0:
         return RatioInterval(None, None, None)
     value = statistic(np.concatenate(a)) / divisor
-    if min(len(a), len(b)) < 2:
+    if _filled(a, b, paired=paired) < MIN_BLOCKS:
         return RatioInterval(value, None, None)
     a_seed, b_seed = np.random.SeedSequence(seed).spawn(2)
     if paired:
@@ -102,6 +105,13 @@ def ratio_interval(
     tail = (1 - CONFIDENCE) / 2
     lo, hi = np.quantile(numerators[usable] / divisors[usable], [tail, 1 - tail])
     return RatioInterval(value, float(lo), float(hi))
+
+
+def _filled(a: Sequence[Block], b: Sequence[Block], *, paired: bool) -> int:
+    """Return how many blocks hold samples: pairs with both sides, else those of the poorer side."""
+    if paired:
+        return sum(bool(one.size and other.size) for one, other in zip(a, b, strict=True))
+    return min(sum(bool(block.size) for block in side) for side in (a, b))
 
 
 def _resample(

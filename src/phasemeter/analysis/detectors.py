@@ -19,6 +19,9 @@ CLUMP_EVENTS = 4
 CLUMP_SHARE = 0.3
 """Share of token events in clumps from which a stream counts as buffered."""
 
+CLUMP_SILENCE_NS = 20_000_000
+"""Shorter silences before a clump are also made by a client that was kept from reading."""
+
 BUFFERED_SHARE = 0.1
 MULTI_TOKEN_SHARE = 0.1
 CACHED_SHARE = 0.05
@@ -32,17 +35,21 @@ def buffered_stream(timelines: Sequence[Timeline]) -> Detection | None:
     gaps go down, and gaps between events within a clump cannot be known.
     """
     streams = [timeline for timeline in timelines if len(timeline.events) >= CLUMP_EVENTS]
-    buffered = [timeline for timeline in streams if _clumped_share(timeline) >= CLUMP_SHARE]
+    buffered = [
+        timeline
+        for timeline in streams
+        if _clumped_share(timeline) >= CLUMP_SHARE and _silence_ns(timeline) >= CLUMP_SILENCE_NS
+    ]
     if not streams or len(buffered) < BUFFERED_SHARE * len(streams):
         return None
     sizes = [size for timeline in buffered for size in _read_sizes(timeline) if size > 1]
-    silences_ms = [gap_ns / 1e6 for timeline in buffered for gap_ns, _ in timeline.gaps()]
-    silence = f" after {median(silences_ms):.0f} ms of silence" if silences_ms else ""
+    silence_ms = median(map(_silence_ns, buffered)) / 1e6
     return Detection(
         kind="buffered_stream",
         text=(
             f"{len(buffered)} of {len(streams)} streams came in clumps, typically "
-            f"{median(sizes):.0f} token events in one read{silence}: a proxy or the server buffers. "
+            f"{median(sizes):.0f} token events in one read after {silence_ms:.0f} ms of silence: a "
+            "proxy or the server buffers. "
             "Gaps within a clump are unknown, and first tokens were held back."
         ),
         share=len(buffered) / len(streams),
@@ -121,6 +128,12 @@ def detect(timelines: Sequence[Timeline]) -> list[Detection]:
 def _read_sizes(timeline: Timeline) -> list[int]:
     """Return how many token events each read brought."""
     return [len(list(group)) for _, group in groupby(timeline.events, lambda event: event.read)]
+
+
+def _silence_ns(timeline: Timeline) -> float:
+    """Return the time between two reads, or to the only one."""
+    gaps_ns = [gap_ns for gap_ns, _ in timeline.gaps()]
+    return median(gaps_ns) if gaps_ns else timeline.events[0].t_ns - timeline.started_ns
 
 
 def _clumped_share(timeline: Timeline) -> float:

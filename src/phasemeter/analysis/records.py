@@ -195,7 +195,7 @@ def _objects(path: Path, reading: _Reading) -> Iterator[dict[str, object]]:
     for line in _whole_lines(path):
         try:
             document = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             document = None
         if isinstance(document, dict):
             yield document

@@ -13,6 +13,8 @@ COALESCED_SHARE_SUSPECT = 0.05
 LOOP_LAG_SUSPECT_MS = 5.0
 LOOP_LAG_INVALID_MS = 50.0
 SEND_LAG_SUSPECT_MS = 50.0
+FAILED_SHARE_SUSPECT = 0.05
+FAILED_SHARE_INVALID = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,19 @@ def nothing_finished(evidence: Evidence) -> Reason | None:
         return None
     issued = evidence.requests["issued"]
     return Reason("invalid", f"no request ended ok ({issued} issued)")
+
+
+def many_failed(evidence: Evidence) -> Reason | None:
+    """Percentiles of the few that survived say little about a server that fails the others."""
+    counts = evidence.requests
+    failed = counts["error"] + counts["truncated"] + counts["empty"]
+    ended = counts["ok"] + failed  # what the user cancelled is no failure
+    if not counts["ok"] or failed <= FAILED_SHARE_SUSPECT * ended:
+        return None
+    severity: Literal["suspect", "invalid"] = (
+        "invalid" if failed > FAILED_SHARE_INVALID * ended else "suspect"
+    )
+    return Reason(severity, f"{failed} of {ended} requests failed; latencies are of the others")
 
 
 def issued_mismatch(evidence: Evidence) -> Reason | None:
@@ -152,6 +167,7 @@ def send_lag(evidence: Evidence) -> Reason | None:
 
 RULES: tuple[Callable[[Evidence], Reason | None], ...] = (
     nothing_finished,
+    many_failed,
     issued_mismatch,
     loop_lag,
     clock_steps,

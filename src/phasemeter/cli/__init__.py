@@ -73,6 +73,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _say("interrupted", _EXIT_INTERRUPTED)
     except BrokenPipeError:
         return 0  # the reader of our output has seen enough
+    except OSError as fault:
+        if fault.filename is not None:
+            raise
+        return _say(f"output cannot be written ({fault.strerror})", _EXIT_USAGE)
     return status if isinstance(status, int) else 0
 
 

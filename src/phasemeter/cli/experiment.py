@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -9,10 +10,13 @@ import click
 
 from phasemeter.cli.options import show_report
 from phasemeter.cli.progress import RunProgress, run_progress
+from phasemeter.core.errors import UsageError
 from phasemeter.experiments.carry_out import carry_out
 from phasemeter.experiments.interference_plan import ArmRun, InterferenceSettings, arm_runs
 from phasemeter.load import run_folder
 from phasemeter.load.job import Progress
+from phasemeter.load.launch import WorkerFailedError
+from phasemeter.load.preflight import refuse_too_long
 from phasemeter.load.target import Target
 
 
@@ -43,8 +47,26 @@ def run_on_lab(
     chosen = next(one for one in POLICIES if one == policy)
     click.echo("starting four lab engines on two cores ...", err=True)
     with lab_topologies(policy=chosen, truth_folder=folder) as targets:
+        try:
+            refuse_too_long_prompts(settings, targets, {})
+        except UsageError:
+            shutil.rmtree(folder)  # nothing was measured into it
+            raise
         measure(settings, targets, folder, {}, timeout_s=timeout_s, as_json=as_json)
     return show_report(folder, as_json=as_json)
+
+
+def refuse_too_long_prompts(
+    settings: InterferenceSettings, targets: Mapping[str, Target], headers: Mapping[str, str]
+) -> None:
+    """Refuse settings whose requests do not fit a server.
+
+    Raises:
+        UsageError: If a class's prompt and output are more than a server takes.
+    """
+    classes = {one for run in arm_runs(settings, list(targets)) for one in run.plan.classes()}
+    for target in targets.values():
+        refuse_too_long(target, classes, headers=headers)
 
 
 def run_experiment(
@@ -73,7 +95,7 @@ def measure(
     """Carry out the experiment's runs under a progress bar.
 
     Raises:
-        KeyboardInterrupt: When interrupted, after a report on what was measured so far.
+        KeyboardInterrupt, WorkerFailedError: After a report on what was measured so far.
     """
     runs = arm_runs(settings, list(targets))
     try:
@@ -87,7 +109,7 @@ def measure(
                 timeout_s=timeout_s,
                 on_progress=_Follower(progress, runs).show,
             )
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, WorkerFailedError):
         show_report(folder, as_json=as_json)
         raise
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phasemeter.cli.options import DURATION, read_headers
+from phasemeter.cli.options import DURATION, MOST_PER_S, read_headers
 from phasemeter.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -114,13 +114,21 @@ def command(
     a long class alone, both together. Topologies take turns and everything is repeated; they are only
     compared at equal GPU count.
     """
-    from phasemeter.cli.experiment import run_experiment, run_on_lab
+    from phasemeter.cli.experiment import (
+        refuse_too_long_prompts,
+        run_experiment,
+        run_on_lab,
+    )
     from phasemeter.experiments.interference_plan import LAB_SETTINGS, InterferenceSettings
     from phasemeter.load import run_folder
 
     if lab == bool(mixed_urls or separated):
         msg = "--lab, --mixed, --separated: give --lab, or the URLs of your own instances"
         raise UsageError(msg)
+    for name, per_s in (("--rate", rate), ("--inject-rate", inject_rate)):
+        if per_s is not None and not 0 < per_s <= MOST_PER_S:
+            msg = f"{name}: {per_s} is no rate; accepted: up to {MOST_PER_S:,} per second"
+            raise UsageError(msg)
     changes = {
         "background_users": background_users,
         "inject_prompt_tokens": None if inject_tokens is None else _lengths(inject_tokens),
@@ -139,6 +147,7 @@ def command(
     if lab:
         return run_on_lab(settings, policy, output, timeout_s=timeout, as_json=as_json)
     targets = _own_targets(mixed_urls, separated, model, extra, gpus_per_instance)
+    refuse_too_long_prompts(settings, targets, extra)
     folder = run_folder.create(output, "interference")
     return run_experiment(settings, targets, folder, extra, timeout_s=timeout, as_json=as_json)
 

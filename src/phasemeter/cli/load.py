@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phasemeter.cli.options import DURATION, read_headers, show_report
+from phasemeter.cli.options import DURATION, MOST_PER_S, read_headers, show_report
 from phasemeter.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ class _Load:
         from phasemeter.load.plan import ArrivalFlow, Flow, Plan, UserFlow
         from phasemeter.load.workload import parse_mix
 
+        if self.rate_per_s is not None and not 0 < self.rate_per_s <= MOST_PER_S:
+            msg = f"--rate: {self.rate_per_s} is no rate; accepted: up to {MOST_PER_S:,} per second"
+            raise UsageError(msg)
         if (self.users is None) == (self.rate_per_s is None):
             msg = "--users, --rate: exactly one is needed; accepted: --users N or --rate R"
             raise UsageError(msg)
@@ -158,7 +161,8 @@ def command(
     """
     from phasemeter.cli.progress import run_progress
     from phasemeter.load import run_folder
-    from phasemeter.load.preflight import find_target
+    from phasemeter.load.launch import WorkerFailedError
+    from phasemeter.load.preflight import find_target, refuse_too_long
     from phasemeter.load.run import run_load
 
     load = _Load(users, rate, arrivals, mix, duration, requests, drain, seed)
@@ -172,6 +176,7 @@ def command(
         headers=extra,
         gpus=gpus,
     )
+    refuse_too_long(target, plan.classes(), headers=extra)
     folder = run_folder.create(output, "load")
     try:
         with run_progress() as progress:
@@ -186,7 +191,7 @@ def command(
                     load.share_done(elapsed_s, sums.ok + sums.failed), "load", sums
                 ),
             )
-    except KeyboardInterrupt:
-        show_report(folder, as_json=as_json)
+    except (KeyboardInterrupt, WorkerFailedError):
+        show_report(folder, as_json=as_json)  # what was measured until then
         raise
     return show_report(folder, as_json=as_json)

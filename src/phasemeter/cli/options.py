@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>ms|s|m|h)?")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 EXIT_INVALID = 3
+MOST_PER_S = 100_000
 
 
 class Duration(click.ParamType[float]):
@@ -51,17 +52,23 @@ def read_headers(headers: Iterable[str], api_key_env: str | None) -> dict[str, s
     values: dict[str, str] = {}
     for number, header in enumerate(headers, start=1):
         name, colon, value = header.partition(":")
-        if not colon or not re.fullmatch(r"[A-Za-z0-9-]+", name.strip()) or "\n" in value:
+        if not colon or not re.fullmatch(r"[A-Za-z0-9-]+", name.strip()) or not _is_sendable(value):
             msg = f"--header: the one at place {number} is no header; accepted: 'Name: value'"
             raise UsageError(msg)
         values[name.strip()] = value.strip()
     if api_key_env is not None:
-        key = os.environ.get(api_key_env)
-        if not key:
-            msg = f"--api-key-env: the variable {api_key_env} is not set or empty"
+        key = os.environ.get(api_key_env, "").strip()
+        if not key or not _is_sendable(key):
+            fault = "holds characters that no header takes" if key else "is not set or empty"
+            msg = f"--api-key-env: the variable {api_key_env} {fault}"
             raise UsageError(msg)
         values["Authorization"] = f"Bearer {key}"
     return values
+
+
+def _is_sendable(value: str) -> bool:
+    """True for what an HTTP header can carry; a fault is told without the value, which may be a key."""
+    return value.isprintable() and value.isascii()
 
 
 def show_report(folder: Path, *, as_json: bool) -> int:
@@ -74,7 +81,8 @@ def show_report(folder: Path, *, as_json: bool) -> int:
 
     html = folder / "report.html"
     report = read_report(folder)
-    write_report(report, html=html)
+    for warning in write_report(report, html=html):
+        click.echo(f"phasemeter: {warning}", err=True)
     if as_json:
         # Of an experiment the finding is the document; the summary of all requests goes with it.
         finding = {} if report.finding is None else report.finding.to_json()

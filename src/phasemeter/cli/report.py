@@ -28,7 +28,8 @@ def command(run: Path, html: Path | None, hgrm: Path | None, *, as_json: bool) -
     from phasemeter.report.terminal import print_report
 
     report = read_report(run)
-    write_report(report, html=html, hgrm=hgrm)
+    for warning in write_report(report, html=html, hgrm=hgrm):
+        click.echo(f"phasemeter: {warning}", err=True)
     if as_json:
         click.echo(json.dumps(report.to_json(), indent=1))
     else:

@@ -87,9 +87,10 @@ def parse_record(document: Mapping[str, object]) -> Timeline:
     """Return the timeline of a decoded record line.
 
     Raises:
-        KeyError, TypeError, ValueError: If the line is not a record of this schema.
+        KeyError, TypeError, ValueError, AttributeError, StopIteration: If the line is not a record of
+            this schema.
     """
-    fields: dict[str, object] = {name: document.get(name) for name in _INSTANTS}
+    fields = {name: _instant(document[name]) for name in _INSTANTS if name in document}
     return Timeline(
         request_id=_text(document["id"]),
         dialect=_text(document["dialect"]),
@@ -101,18 +102,18 @@ def parse_record(document: Mapping[str, object]) -> Timeline:
         error_type=document.get("error_type"),  # type: ignore[arg-type]
         finish_reason=document.get("finish_reason"),  # type: ignore[arg-type]
         http_status=document.get("http_status"),  # type: ignore[arg-type]
-        started_ns=document["started_ns"],  # type: ignore[arg-type]
-        ended_ns=document["ended_ns"],  # type: ignore[arg-type]
+        started_ns=_instant(document["started_ns"]),
+        ended_ns=_instant(document["ended_ns"]),
         choices=document.get("choices", 0),  # type: ignore[arg-type]
         usage=Usage(**document.get("usage", {})),  # type: ignore[arg-type]
-        tags=document.get("tags", {}),  # type: ignore[arg-type]
+        tags=_labels(document.get("tags", {})),
         events=_unpack_events(document.get("events")),  # type: ignore[arg-type]
         streamed=document.get("streamed", True),  # type: ignore[arg-type]
         clock_stepped=document.get("clock_stepped", False),  # type: ignore[arg-type]
         consumer_waits_ns=tuple(document.get("consumer_waits_ns", ())),  # type: ignore[arg-type]
         legs=tuple(Leg(**leg) for leg in document.get("legs", ())),  # type: ignore[attr-defined]
         server=document.get("server", {}),  # type: ignore[arg-type]
-        **fields,  # type: ignore[arg-type]
+        **fields,
     )
 
 
@@ -120,8 +121,8 @@ def parse_issued(document: Mapping[str, object]) -> Issued:
     """Return what a decoded `issued` line says."""
     return Issued(
         request_id=_text(document["issued"]),
-        started_ns=document["started_ns"],  # type: ignore[arg-type]
-        tags=document.get("tags", {}),  # type: ignore[arg-type]
+        started_ns=_instant(document["started_ns"]),
+        tags=_labels(document.get("tags", {})),
     )
 
 
@@ -163,6 +164,20 @@ def _expand(runs: Sequence[tuple[object, int]]) -> Iterator[object]:
     for value, count in runs:
         for _ in range(count):
             yield value
+
+
+def _instant(value: object) -> int:
+    if not isinstance(value, int):
+        msg = f"expected an instant in ns, got {type(value).__name__}"
+        raise TypeError(msg)
+    return value
+
+
+def _labels(value: object) -> Mapping[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(one, str) for one in value.values()):
+        msg = "expected labels, each a text"
+        raise TypeError(msg)
+    return value
 
 
 def _text(value: object) -> str:

@@ -86,7 +86,7 @@ def parse_call(body: bytes, *, chat: bool, config: EngineConfig) -> Call:
 def _parse_object(body: bytes) -> Fields:
     try:
         value = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         msg = f"the body is not JSON: {error}"
         raise ApiError(msg) from None
     if not isinstance(value, dict):

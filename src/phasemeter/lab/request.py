@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 FinishReason = Literal["length", "stop"]
 
 
+_GREEDY_BELOW = 1e-6
+"""Colder than this the draw is the most likely token anyway, and dividing by it overflows."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How tokens are drawn; temperature 0 is greedy, equal seeds give equal draws."""
@@ -135,7 +139,7 @@ class Request:
         sampling = self.sampling
         if len(self.generated) < sampling.min_tokens:
             logits[EOS_ID] = -np.inf
-        if sampling.temperature > 0:
+        if sampling.temperature > _GREEDY_BELOW:
             if self._rng is None:
                 self._rng = np.random.default_rng(sampling.seed)
             # Gumbel-max: the argmax of perturbed logits is a sample of their softmax.

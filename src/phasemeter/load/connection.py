@@ -11,6 +11,7 @@ import socket
 import ssl
 import struct
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 
 from phasemeter.core.clock import NS_PER_MS, now_ns, realtime_offset_ns
@@ -22,6 +23,7 @@ _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size) if hasattr(socket, "CMSG_SP
 # Linux's number on all architectures but parisc and sparc; the socket module does not name it.
 _SO_TIMESTAMPNS = 35
 _STEP_LIMIT_NS = NS_PER_MS
+_PROBE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +42,21 @@ class Address:
 
 
 def resolve(host: str, port: int, *, tls: bool) -> Address:
-    """Resolve a host name, once for a run.
+    """Resolve a host name, once for a run, to the first of its addresses that answers.
+
+    A name such as localhost may have an IPv6 address at which nobody listens. Where none answers the
+    first is returned, and the requests tell what is wrong with it.
 
     Raises:
         OSError: If the name cannot be resolved.
     """
-    family, _, _, _, sockaddr = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for family, _, _, _, sockaddr in found if len(found) > 1 else ():
+        with suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.settimeout(_PROBE_S)
+            probe.connect(sockaddr)
+            return Address(family, sockaddr, host if tls else None)  # type: ignore[arg-type]
+    family, _, _, _, sockaddr = found[0]
     return Address(family, sockaddr, host if tls else None)  # type: ignore[arg-type]
 
 

@@ -205,7 +205,10 @@ class Driver:
         self._to_prepare.append(user.upcoming)
 
     def _start_due(self) -> None:
-        while self._due and self._due[0][0] <= now_ns():
+        t_ns = (
+            now_ns()
+        )  # what falls due meanwhile waits for the next turn, so that reads get theirs
+        while self._due and self._due[0][0] <= t_ns:
             self._start(heapq.heappop(self._due)[2])
 
     def _start(self, due: _Due) -> None:

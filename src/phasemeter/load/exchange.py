@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -140,6 +141,8 @@ _ERROR_NAMES: Mapping[type[OSError], str] = {
 
 def error_name(fault: OSError) -> str:
     """Return a low-cardinality name for a socket error."""
+    if fault.errno in (errno.EMFILE, errno.ENFILE):
+        return "too_many_open_files"
     for kind, name in _ERROR_NAMES.items():
         if isinstance(fault, kind):
             return name

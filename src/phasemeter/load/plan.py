@@ -168,6 +168,13 @@ class Plan:
             for user in range(worker, flow.users, workers)
         ]
 
+    def classes(self) -> set[RequestClass]:
+        """Return every class that the plan may ask for."""
+        found: set[RequestClass] = set()
+        for flow in self.flows:
+            found |= {one for _, one in flow.at} if isinstance(flow, TimedFlow) else set(flow.mix)
+        return found
+
     def as_document(self) -> dict[str, object]:
         """Return the plan as JSON-ready values, for the run's manifest."""
         kinds = {UserFlow: "users", ArrivalFlow: "arrivals", TimedFlow: "timed"}

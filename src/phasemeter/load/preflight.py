@@ -9,13 +9,14 @@ import http.client
 import json
 import ssl
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from phasemeter.core.errors import UsageError
 from phasemeter.load.handoff import decode_body, prefill_body
 from phasemeter.load.prompts import TextLength
 from phasemeter.load.target import Api, Endpoint, RequestStyle, Target, Topology, parse_endpoint
+from phasemeter.load.workload import RequestClass
 
 _TIMEOUT_S = 60.0
 _SHORT_WORDS, _LONG_WORDS = 20, 220
@@ -57,6 +58,33 @@ def find_target(
     return Target(topology, endpoints, style, decoders, gpus)
 
 
+def refuse_too_long(
+    target: Target, classes: Iterable[RequestClass], *, headers: Mapping[str, str]
+) -> None:
+    """Compare what will be asked for with the longest sequence that the servers say they take.
+
+    vLLM, SGLang and the lab engine list it as `max_model_len`; where a server does not, nothing is
+    compared.
+
+    Raises:
+        UsageError: If a class's prompt and output do not fit.
+    """
+    for endpoint in target.endpoints + target.decode_endpoints:
+        _, answer = _get(endpoint, "/models", headers)
+        for model in _listed(answer):
+            limit = model.get("max_model_len")
+            if model.get("id") != target.style.model or not isinstance(limit, int):
+                continue
+            for one in classes:
+                tokens = one.prompt_tokens + one.output_tokens
+                if tokens > limit:
+                    msg = (
+                        f"{one.name}: a prompt of {one.prompt_tokens} and an output of "
+                        f"{one.output_tokens} tokens; {endpoint.base_url} takes {limit} in all"
+                    )
+                    raise UsageError(msg)
+
+
 def warm_up(target: Target, *, headers: Mapping[str, str], prompt_tokens: int = 256) -> None:
     """Have every instance serve one prompt that is in no record, so that none meets its first work.
 
@@ -78,8 +106,7 @@ def warm_up(target: Target, *, headers: Mapping[str, str], prompt_tokens: int = 
 
 def _only_model(endpoint: Endpoint, headers: Mapping[str, str]) -> str:
     _, answer = _get(endpoint, "/models", headers)
-    listed = answer.get("data") if isinstance(answer, dict) else None
-    names = [one.get("id") for one in listed if isinstance(one, dict)] if listed else []
+    names = [model.get("id") for model in _listed(answer)]
     if len(names) == 1:
         return str(names[0])
     accepted = ", ".join(map(str, names)) or "any, the server lists none"
@@ -160,6 +187,12 @@ def _ask(
     return _exchange(endpoint, "POST", path, {**plain, "stream": False}, headers)
 
 
+def _listed(answer: object) -> list[dict[str, object]]:
+    """Return the models of a `/models` answer."""
+    listed = answer.get("data") if isinstance(answer, dict) else None
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
 def _get(endpoint: Endpoint, path: str, headers: Mapping[str, str]) -> tuple[int, object]:
     return _exchange(endpoint, "GET", endpoint.below(path), None, headers)
 
@@ -184,7 +217,7 @@ def _exchange(
         connection.request(method, path, content, {"Content-Type": "application/json", **headers})
         response = connection.getresponse()
         status, data = response.status, response.read()
-    except (OSError, http.client.HTTPException) as fault:
+    except (OSError, http.client.HTTPException, UnicodeError) as fault:
         reason = getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
         msg = f"URL: nothing usable answers at {endpoint.base_url} ({reason})"
         raise UsageError(msg) from fault

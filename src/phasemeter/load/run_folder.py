@@ -18,7 +18,7 @@ from phasemeter.core.errors import UsageError
 
 SCHEMA_VERSION = 1
 
-_QUERY = re.compile(r"(?<=\S)\?[^\s,]*(?==)[^\s,]*")
+_AFTER_THE_PATH = re.compile(r"(?<=\S)[?#].*?(?=,(?:prefill|decode)=|$)")
 
 
 def create(folder: Path | None, kind: str) -> Path:
@@ -87,7 +87,7 @@ def redacted(arguments: list[str]) -> list[str]:
         elif argument.startswith("-H"):
             kept.append("-H" if argument == "-H" else "-HREDACTED")
         else:
-            kept.append(_QUERY.sub("?REDACTED", argument))
+            kept.append(_AFTER_THE_PATH.sub("?REDACTED", argument))
     return kept
 
 

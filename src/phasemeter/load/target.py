@@ -85,7 +85,11 @@ def parse_endpoint(url: str, field_name: str = "URL") -> tuple[Endpoint, Api | N
         if path.endswith(_PATHS[name]):
             path, api = path.removesuffix(_PATHS[name]), name
             break
-    port = port or (443 if parts.scheme == "https" else 80)
+    if not path.isascii() or port == 0:
+        msg = f"{field_name}: {url!r} has a path or port that no request can have"
+        raise UsageError(msg)
+    if port is None:
+        port = 443 if parts.scheme == "https" else 80
     base_path = path if path or api else "/v1"
     return Endpoint(parts.scheme, parts.hostname, port, base_path, parts.query), api
 

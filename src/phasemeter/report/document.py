@@ -73,55 +73,48 @@ def read_report(run_path: Path, *, analyse: Analyse | None = None) -> Report:
     return Report(run, summarise(run, samples), finding, samples)
 
 
-def build_report(
-    run_path: Path,
-    *,
-    html: Path | None = None,
-    hgrm: Path | None = None,
-    analyse: Analyse | None = None,
-) -> dict[str, object]:
-    """Write a run's `summary.json` and `phases.hlog`, and the page and percentile files asked for.
-
-    Args:
-        run_path: The run folder.
-        html: Where to write the page, None for no page.
-        hgrm: Folder for percentile distribution files, None for none.
-        analyse: Analysis of an interference run; the built-in experiment's where None.
-
-    Returns:
-        The document of `phasemeter report --json`.
-
-    Raises:
-        UsageError: If there is no readable run, or a file cannot be written.
-    """
-    report = read_report(run_path, analyse=analyse)
-    write_report(report, html=html, hgrm=hgrm)
-    return report.to_json()
-
-
-def write_report(report: Report, *, html: Path | None = None, hgrm: Path | None = None) -> None:
-    """Write the files of a report; see `build_report`.
+def write_report(
+    report: Report, *, html: Path | None = None, hgrm: Path | None = None
+) -> list[str]:
+    """Write the page and percentile files asked for, and `summary.json` and `phases.hlog` into the run.
 
     Next to a single record file nothing is written unasked: there is no run folder to write to.
 
+    Args:
+        report: What to write.
+        html: Where to write the page, None for no page.
+        hgrm: Folder for percentile distribution files, None for none.
+
+    Returns:
+        What could not be written although nobody asked for it, such as into an archived run.
+
     Raises:
-        UsageError: If a file cannot be written.
+        UsageError: If a file that was asked for cannot be written.
     """
-    folder = report.run.path
     histograms = phase_histograms(report)
     try:
-        if folder.is_dir():
-            summary = json.dumps(report.to_json(), indent=1)
-            write_atomically(folder / "summary.json", summary + "\n")
-            _write_hlog(folder / "phases.hlog", report.run, histograms)
         if html is not None:
             page = render_page(report.run, report.summary, report.finding, samples=report.samples)
             write_atomically(html, page)
         if hgrm is not None:
             write_hgrm(hgrm, histograms)
     except OSError as fault:
-        msg = f"report: cannot write {fault.filename or folder}: {fault.strerror}"
+        msg = f"report: cannot write {html or hgrm} ({fault.strerror}); give a writable place"
         raise UsageError(msg) from fault
+    if not report.run.path.is_dir():
+        return []
+    return _write_beside(report, histograms)
+
+
+def _write_beside(report: Report, histograms: Mapping[str, HdrHistogram]) -> list[str]:
+    folder = report.run.path
+    try:
+        summary = json.dumps(report.to_json(), indent=1)
+        write_atomically(folder / "summary.json", summary + "\n")
+        _write_hlog(folder / "phases.hlog", report.run, histograms)
+    except OSError as fault:
+        return [f"summary.json and phases.hlog are not kept in {folder}: {fault.strerror}"]
+    return []
 
 
 def phase_histograms(report: Report) -> dict[str, HdrHistogram]:

@@ -51,9 +51,10 @@ def print_report(
     Colour is used only on a terminal and not where NO_COLOR is set; a pipe gets 100 columns unless
     COLUMNS says otherwise.
     """
-    console = Console(file=file, highlight=False)
+    # Labels come from users: what looks like markup in them is none.
+    console = Console(file=file, highlight=False, markup=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console = Console(file=file, highlight=False, width=_PIPE_COLUMNS)
+        console = Console(file=file, highlight=False, markup=False, width=_PIPE_COLUMNS)
     console.print(terminal_report(run, summary, finding))
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import RLock
 from types import MappingProxyType
 from typing import TextIO
+from weakref import WeakSet
 
 from phasemeter.core.clock import NS_PER_S, PROCESS_ANCHOR, now_ns
 from phasemeter.core.errors import UsageError
@@ -24,7 +25,7 @@ class RecordSink:
 
     A file that would grow over its bound is renamed to `PATH.1` (that to `PATH.2`, and so on) and a new
     one begins with its own header; a request may so be issued in one file and recorded in the next.
-    A file that is there already is kept in the same way. One process writes to one path. Lines are
+    A file that is there already is kept in the same way. A forked child writes to `PATH-<pid>`. Lines are
     flushed when a write finds the last flush more than a second old, at close and at exit. Thread-safe.
 
     Args:
@@ -70,6 +71,7 @@ class RecordSink:
             msg = f"path: {self._path} cannot be written ({fault.strerror}); give a writable file"
             raise UsageError(msg) from fault
         atexit.register(self.close)
+        _sinks.add(self)
 
     def started(self, request: RequestInfo) -> None:
         """Write the line that says a request was started."""
@@ -113,6 +115,22 @@ class RecordSink:
             if now_ns() - self._flushed_ns >= _FLUSH_EVERY_NS:
                 self.flush()
 
+    def _before_fork(self) -> None:
+        self._lock.acquire()
+        if self._file is not None:
+            self._file.flush()
+
+    def _after_fork_in_parent(self) -> None:
+        self._lock.release()
+
+    def _after_fork_in_child(self) -> None:
+        self._lock = RLock()
+        if self._file is not None:
+            self._file.close()  # nothing is buffered: it was flushed before the fork
+            self._file = None
+        self._path = self._path.with_name(f"{self._path.name}-{os.getpid()}")
+        self._about = {**self._about, "pid": os.getpid()}
+
     def _rotate(self, file: TextIO) -> None:
         """Begin a new file; where the old one cannot be put away it grows by as much again."""
         self._written_bytes = 0
@@ -146,3 +164,22 @@ class RecordSink:
 
     def _numbered(self, number: int) -> Path:
         return self._path.with_name(f"{self._path.name}.{number}")
+
+
+_sinks: WeakSet[RecordSink] = WeakSet()
+
+
+def _for_each_sink(step: Callable[[RecordSink], None]) -> Callable[[], None]:
+    def run() -> None:
+        for sink in list(_sinks):
+            step(sink)
+
+    return run
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_for_each_sink(RecordSink._before_fork),
+        after_in_parent=_for_each_sink(RecordSink._after_fork_in_parent),
+        after_in_child=_for_each_sink(RecordSink._after_fork_in_child),
+    )
