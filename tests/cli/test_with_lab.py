@@ -9,8 +9,8 @@ import time
 
 import numpy as np
 import pytest
-from benchmarks.lab_accuracy import compare
 
+from benchmarks.lab_accuracy import compare
 from phasemeter.lab.config import EngineConfig
 from phasemeter.lab.launch import start_engines
 
@@ -221,3 +221,16 @@ def test_three_spans_of_a_real_answer_add_up(engine):
         decode.end_time - decode.start_time
     ) == last_token_ns
     assert parent.end_time >= decode.end_time
+
+
+def test_the_self_check_compares_with_what_was_really_sent():
+    status, out, err = run("selfcheck", "--json")
+
+    document = json.loads(out)
+    assert [step["streams"] for step in document["steps"]] == [16, 64, 128, 256]
+    for step in document["steps"]:
+        assert step["true_gap_p99_ms"] > 15
+        assert step["events_per_s"] > 0.5 * 50 * step["streams"]
+    assert status == (0 if document["believed_events_per_s"] else 3)
+    # Figures are not judged here: the machine may be loaded. That they were taken is.
+    assert err.count("streams") >= 1

@@ -1,9 +1,9 @@
 """Messages events: what is generated text, and counts that come in several events."""
 
 import pytest
-from tests.dialects.decoding import decode_all, kinds_of
 
 from phasemeter.core.timeline import Usage
+from tests.dialects.decoding import decode_all, kinds_of
 
 
 def decode(*documents):

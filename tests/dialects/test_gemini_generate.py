@@ -1,9 +1,9 @@
 """generateContent chunks: parts, candidates, cumulative counts that may be left out."""
 
 import pytest
-from tests.dialects.decoding import decode_all, kinds_of
 
 from phasemeter.core.timeline import Usage
+from tests.dialects.decoding import decode_all, kinds_of
 
 
 def decode(*documents):

@@ -1,9 +1,9 @@
 """llama.cpp's events: tokens of an event, what is cached, the server's timings."""
 
 import pytest
-from tests.dialects.decoding import decode_all
 
 from phasemeter.core.timeline import Usage
+from tests.dialects.decoding import decode_all
 
 
 def decode(document):

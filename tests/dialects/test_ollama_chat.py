@@ -1,9 +1,9 @@
 """Ollama's lines: text, the last line's counts and durations."""
 
 import pytest
-from tests.dialects.decoding import decode_all, kinds_of
 
 from phasemeter.core.timeline import Usage
+from tests.dialects.decoding import decode_all, kinds_of
 
 
 def decode(document):

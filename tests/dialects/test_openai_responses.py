@@ -1,9 +1,9 @@
 """Responses events: what is generated text, how a response ends, what it counts."""
 
 import pytest
-from tests.dialects.decoding import decode_all, kinds_of
 
 from phasemeter.core.timeline import Usage
+from tests.dialects.decoding import decode_all, kinds_of
 
 
 def decode(document):

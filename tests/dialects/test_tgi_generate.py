@@ -1,8 +1,7 @@
 """TGI events: one token each, and a last one that repeats the whole text."""
 
-from tests.dialects.decoding import decode_all, kinds_of
-
 from phasemeter.core.timeline import Usage
+from tests.dialects.decoding import decode_all, kinds_of
 
 
 def decode(*documents):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.analysis.run_factory import MS, make_timeline
-
 from phasemeter.analysis.records import Mark, RunRecords
 from phasemeter.core.record import Issued
 from phasemeter.core.timeline import Timeline
+from tests.analysis.run_factory import MS, make_timeline
 
 PHASE_MS = 4_000.0
 GAP_MS = 10.0

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from tests.experiments.synthetic import make_run
 
 from phasemeter.core.timeline import Outcome
 from phasemeter.experiments.interference import analyse
+from tests.experiments.synthetic import make_run
 
 
 @pytest.fixture(scope="module")

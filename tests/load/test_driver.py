@@ -7,7 +7,6 @@ import socket
 import threading
 
 import pytest
-from tests.load.conftest import ONE, at_once
 
 from phasemeter.analysis.detectors import detect
 from phasemeter.core.clock import now_ns
@@ -16,6 +15,7 @@ from phasemeter.load.connection import Connection, resolve
 from phasemeter.load.plan import ArrivalFlow, UserFlow
 from phasemeter.load.target import RequestStyle, Target, parse_endpoint
 from phasemeter.testing import ScriptedRead, ScriptedReply, ScriptedServer, chat_events
+from tests.load.conftest import ONE, at_once
 
 MS = 1_000_000
 ANSWER = ScriptedReply.of_events(chat_events(first_ms=30, gap_ms=10))

@@ -9,7 +9,6 @@ import textwrap
 import time
 
 import pytest
-from tests.load.conftest import ONE
 
 from phasemeter.analysis.records import load_run
 from phasemeter.analysis.summary import summarise
@@ -19,6 +18,7 @@ from phasemeter.load.launch import WorkerFailedError, run_plan
 from phasemeter.load.plan import Plan, UserFlow
 from phasemeter.load.target import RequestStyle, Target, parse_endpoint
 from phasemeter.testing import ScriptedReply, ScriptedServer, chat_events
+from tests.load.conftest import ONE
 
 ANSWER = ScriptedReply.of_events(chat_events(first_ms=20, gap_ms=5))
 

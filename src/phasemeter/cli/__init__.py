@@ -18,6 +18,7 @@ _COMMANDS = {
     "load": "phasemeter.cli.load",
     "replay": "phasemeter.cli.replay",
     "report": "phasemeter.cli.report",
+    "selfcheck": "phasemeter.cli.selfcheck",
 }
 
 _EXIT_USAGE, _EXIT_INTERRUPTED = 2, 130

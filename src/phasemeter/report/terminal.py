@@ -51,11 +51,16 @@ def print_report(
     Colour is used only on a terminal and not where NO_COLOR is set; a pipe gets 100 columns unless
     COLUMNS says otherwise.
     """
-    # Labels come from users: what looks like markup in them is none.
+    console = plain_console(file)
+    console.print(terminal_report(run, summary, finding))
+
+
+def plain_console(file: TextIO | None = None) -> Console:
+    """Return a console for reports: no markup in labels, which come from users; 100 columns in pipes."""
     console = Console(file=file, highlight=False, markup=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
-        console = Console(file=file, highlight=False, markup=False, width=_PIPE_COLUMNS)
-    console.print(terminal_report(run, summary, finding))
+        return Console(file=file, highlight=False, markup=False, width=_PIPE_COLUMNS)
+    return console
 
 
 def terminal_report(run: RunRecords, summary: Summary, finding: Finding | None) -> RenderableType:
@@ -96,7 +101,8 @@ def _load(summary: Summary) -> list[RenderableType]:
     ]
 
 
-def _table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
+def plain_table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
+    """Return an empty table whose first columns hold words and whose others hold figures."""
     table = Table(
         title=title,
         title_justify="left",
@@ -114,7 +120,7 @@ def _table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
 
 def _requests(group: GroupSummary) -> Table:
     columns = [name for name, _ in outcome_cells(group["requests"])]
-    table = _table("\nrequests", ["class"], columns)
+    table = plain_table("\nrequests", ["class"], columns)
     for class_name, summary in group["classes"].items():
         table.add_row(class_name, *(cell for _, cell in outcome_cells(summary["requests"])))
     if len(group["classes"]) != 1:
@@ -130,7 +136,7 @@ def _errors(summary: Summary) -> list[RenderableType]:
 
 
 def _latencies(rows: Sequence[LatencyRow]) -> Table:
-    table = _table("\nlatency, ms (outcome ok only)", ["class", "metric"], _LATENCY_COLUMNS)
+    table = plain_table("\nlatency, ms (outcome ok only)", ["class", "metric"], _LATENCY_COLUMNS)
     for row in rows:
         table.add_row(row.group, row.metric, *_latency_cells(row))
     return table
@@ -142,7 +148,7 @@ def _latency_cells(row: LatencyRow) -> tuple[str, ...]:
 
 
 def _throughput(throughput: Throughput) -> Table:
-    table = _table(
+    table = plain_table(
         "\nthroughput (outcome ok only)",
         ["window", "from the start"],
         ["requests/s", "output tokens/s", "token events/s"],
@@ -185,7 +191,7 @@ def _factors(finding: Finding) -> list[RenderableType]:
     columns, rows = factor_matrix(finding.factors)
     if not rows:
         return []
-    table = _table("\nfactors", ["condition, class", "statistic"], columns)
+    table = plain_table("\nfactors", ["condition, class", "statistic"], columns)
     for column in table.columns:
         column.no_wrap = True
     last = ""
@@ -202,8 +208,10 @@ def _factors(finding: Finding) -> list[RenderableType]:
 def _arms(finding: Finding) -> list[RenderableType]:
     if not finding.arms:
         return []
-    rates = _table("\narms", ["arm"], ["GPUs", "issued", "ok", "requests/s", "output tokens/s"])
-    latencies = _table(
+    rates = plain_table(
+        "\narms", ["arm"], ["GPUs", "issued", "ok", "requests/s", "output tokens/s"]
+    )
+    latencies = plain_table(
         "\nlatency by arm, ms (outcome ok only)", ["arm", "class", "metric"], _LATENCY_COLUMNS
     )
     for arm in finding.arms:
