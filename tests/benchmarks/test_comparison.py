@@ -116,6 +116,18 @@ def test_a_rung_has_failed_when_both_tries_have():
     assert [(one.users, one.round) for one in seen] == [(16, 1), (32, 1), (32, 2), (64, 1), (64, 2)]
 
 
+def test_a_tool_without_gaps_is_tried_once():
+    class Gapless(ScriptedBench):
+        def run(self, tool, size, number):
+            return result(tool.name, number, None, size.users)
+
+    seen = []
+    rung = climb(Gapless([]), by_name("guidellm"), seen.append)
+
+    assert (rung.users, rung.failed_at, rung.why) == (None, None, "reports no gaps")
+    assert len(seen) == 1
+
+
 def test_a_ladder_without_a_failure_ends_at_its_top():
     rung = climb(ScriptedBench([0.0] * 11), by_name("phasemeter"), lambda one: None)
 

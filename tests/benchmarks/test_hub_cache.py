@@ -1,9 +1,10 @@
 """The tokenizer is laid out as a hub cache, and a word is a token."""
 
 import json
+from itertools import pairwise
 
 from benchmarks.hub_cache import byte_letters, merges_of, tokenizer_document, write_hub_cache
-from benchmarks.truth.answers import WORDS, text_of
+from phasemeter.testing.truth.answers import WORDS, text_of
 
 
 def tokenize(word, merges):
@@ -12,7 +13,7 @@ def tokenize(word, merges):
     while True:
         ranked = [
             (merges.index(pair), place)
-            for place, pair in enumerate(zip(parts, parts[1:], strict=False))
+            for place, pair in enumerate(pairwise(parts))
             if pair in merges
         ]
         if not ranked:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from phasemeter.analysis.records import load_run
-from phasemeter.core.errors import PhasemeterError
 from phasemeter.experiments.selfcheck import (
     STEPS,
     TOKENS_PER_S,
@@ -26,10 +21,10 @@ from phasemeter.load import run_folder
 from phasemeter.load.job import Progress
 from phasemeter.load.launch import run_plan
 from phasemeter.load.target import RequestStyle, Target, parse_endpoint
+from phasemeter.testing.truth.launch import running_truth_server
 from phasemeter.testing.truth.log import read_truth
 
 _TTFT_MS = 100
-_STOP_S = 5.0
 
 OnProgress = Callable[[float, str, Progress], None]
 
@@ -85,7 +80,8 @@ def _measure(
     folder: Path, streams: int, on_progress: Callable[[float, Progress], None]
 ) -> Step | None:
     truth_path = folder / "truth.jsonl"
-    with _truth_server(truth_path) as url:
+    pacing = f"ttft_ms={_TTFT_MS},gap_ms={1_000 / TOKENS_PER_S:g}"
+    with running_truth_server(truth_path, pacing) as url:
         endpoint, _ = parse_endpoint(url)
         target = Target(
             "single", (endpoint,), RequestStyle("completions", "truth", prompt_ids=True)
@@ -98,40 +94,3 @@ def _measure(
         if one.request_id is not None and one.emit_ns
     }
     return compare(streams, load_run(folder), truth)
-
-
-@contextmanager
-def _truth_server(truth_path: Path) -> Iterator[str]:
-    pacing = f"ttft_ms={_TTFT_MS},gap_ms={1_000 / TOKENS_PER_S:g}"
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "phasemeter.testing.truth",
-            "--truth",
-            truth_path,
-            "--pacing",
-            pacing,
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    try:
-        ready = process.stdout.readline()  # it says so or ends; either gives a line or nothing
-        if not ready:
-            msg = f"the truth server did not start: {process.stderr.read().strip()}"
-            raise PhasemeterError(msg)
-        yield json.loads(ready)["ready"]
-    finally:
-        process.terminate()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
-        process.stderr.close()

@@ -7,13 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.bench_run import truth_server
-from benchmarks.truth.log import read_truth
+from phasemeter.testing.truth.launch import running_truth_server
+from phasemeter.testing.truth.log import read_truth
 
 
-def connect(url):
+def connect(url, receive_buffer_bytes=None):
     host, port = url.removeprefix("http://").split(":")
-    client = socket.create_connection((host, int(port)), timeout=10)
+    client = socket.socket()
+    client.settimeout(10)
+    if receive_buffer_bytes is not None:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+    client.connect((host, int(port)))
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return client
 
@@ -26,7 +30,7 @@ def serving(tmp_path: Path):
     def serve(pacing):
         path = tmp_path / "truth.jsonl"
         served = SimpleNamespace(truth=[])
-        with truth_server(path, pacing, None) as url:
+        with running_truth_server(path, pacing) as url:
             served.url = url
             yield served
         served.truth = read_truth(path)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.truth.pacing import Pacing, parse_pacing, writes
 from phasemeter.core.errors import UsageError
+from phasemeter.testing.truth.pacing import Pacing, parse_pacing, writes
 
 
 def planned_ms(events, **settings):

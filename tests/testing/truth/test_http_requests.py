@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.truth.http_requests import BadRequestError, take_request
+from phasemeter.testing.truth.http_requests import BadRequestError, take_request
 
 PLAIN = (
     b'POST /v1/completions?x=1 HTTP/1.1\r\nContent-Length: 8\r\nX-Request-ID: r1\r\n\r\n{"a": 1}'
