@@ -199,7 +199,7 @@ def test_a_client_that_leaves_is_noted(serving):
 @pytest.mark.parametrize(
     ("request_", "status", "said"),
     [
-        (b"GET /v1/models HTTP/1.1\r\n\r\n", b"200", b'"id": "phasemeter/truth"'),
+        (b"GET /v1/models HTTP/1.1\r\n\r\n", b"200", b'"id": "truth"'),
         (b"GET /health HTTP/1.1\r\n\r\n", b"200", b"ok"),
         (b"GET /v1/nothing HTTP/1.1\r\n\r\n", b"404", b"/v1/nothing"),
         (b"POST /v1/completions HTTP/1.1\r\ncontent-length: 2\r\n\r\n[]", b"400", b"JSON object"),
