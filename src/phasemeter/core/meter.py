@@ -337,6 +337,10 @@ def _shares_choice(parts: Sequence[TokenPart], part: TokenPart) -> bool:
 
 def _merged(earlier: Usage, later: Usage) -> Usage:
     """The last value seen wins; a later None erases nothing; counts are never added."""
+    if earlier.cached_input_tokens is earlier.reasoning_tokens is None and (
+        later.input_tokens is not None and later.output_tokens is not None
+    ):
+        return later  # the usual running count says all that the one before said
 
     def last(a: int | None, b: int | None) -> int | None:
         return a if b is None else b

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from phasemeter.core.timeline import Usage
 from phasemeter.dialects.document import count_of, finite_numbers, first_count, object_in, places
 
+_RUNNING_FIELDS = frozenset(("prompt_tokens", "completion_tokens", "total_tokens"))
 _GROQ_TIMES = ("queue_time", "prompt_time", "completion_time", "total_time")
 
 
@@ -28,6 +29,11 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
     `output_tokens` is everything generated: some vendors count reasoning outside the completion,
     which shows when total = prompt + completion + reasoning.
     """
+    if usage.keys() <= _RUNNING_FIELDS:  # as it stands on every chunk where running counts are told
+        return Usage(
+            input_tokens=count_of(usage.get("prompt_tokens")),
+            output_tokens=count_of(usage.get("completion_tokens")),
+        )
     prompt = first_count(usage.get("prompt_tokens"), usage.get("input_tokens"))
     completion = generated_tokens(usage)
     reasoning = first_count(
@@ -66,10 +72,15 @@ def read_server_timings(document: Mapping[str, object]) -> dict[str, float]:
 
     vLLM's `metrics`, llama.cpp's `timings`, and Groq's times (seconds) inside the usage.
     """
-    metrics, timings = object_in(document, "metrics"), object_in(document, "timings")
-    told = finite_numbers(metrics, metrics) | finite_numbers(timings, timings)
+    told: dict[str, float] = {}
+    for name in ("metrics", "timings"):
+        if name in document:
+            numbers = object_in(document, name)
+            told |= finite_numbers(numbers, numbers)
     usage = find_usage(document)
-    return told if usage is None else told | finite_numbers(usage, _GROQ_TIMES)
+    if usage is not None and not usage.keys() <= _RUNNING_FIELDS:
+        told |= finite_numbers(usage, _GROQ_TIMES)
+    return told
 
 
 def _detail(usage: Mapping[str, object], group: str, name: str) -> int | None:

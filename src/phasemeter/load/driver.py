@@ -268,14 +268,12 @@ class Driver:
     def _work_off(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
         begun_ns = now_ns()
         for key, events in ready:
-            # What went before in this turn may have closed the connection or put it to other use.
-            if self._selector.get_map().get(key.fd) != key:
-                continue
             if key.data is None:
-                self._drop_idle(key.fileobj)  # type: ignore[arg-type]
+                self._drop_if_idle(key)
             else:
                 self._serve(key.data, events)
-            self._start_due()  # a start does not wait for the reads of this turn
+            if self._due:
+                self._start_due()  # a start does not wait for the reads of this turn
         if len(self.loop_lag_ns) < _MAX_LAG_SAMPLES:
             self.loop_lag_ns.append(now_ns() - begun_ns)
 
@@ -305,8 +303,11 @@ class Driver:
         else:
             self._selector.register(connection, events, exchange)
 
-    def _drop_idle(self, connection: Connection) -> None:
+    def _drop_if_idle(self, key: selectors.SelectorKey) -> None:
         """Close an idle connection that became readable: its peer has closed it."""
+        if self._selector.get_map().get(key.fd) != key:
+            return  # earlier in this turn it was closed, or taken for a request
+        connection: Connection = key.fileobj  # type: ignore[assignment]
         self._pool.forget(connection)
         self._close(connection)
 
