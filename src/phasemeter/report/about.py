@@ -28,7 +28,7 @@ def about_run(run: RunRecords) -> list[tuple[str, str]]:
 
 
 def kind_of(run: RunRecords) -> str:
-    """Return `load` or `interference`."""
+    """Return `load`, `interference`, or `records` for the record file of an application."""
     return _text(run.manifest.get("kind")) or "load"
 
 
@@ -59,7 +59,8 @@ def _when(unix_ns: object) -> str:
 
 
 def _gpus(value: object) -> str:
-    return ", ".join(f"{arm}: {number}" for arm, number in _mapping(value).items())
+    told = {arm: number for arm, number in _mapping(value).items() if number is not None}
+    return ", ".join(f"{arm}: {number}" for arm, number in told.items())
 
 
 def _client(host: Mapping[str, object]) -> str:
