@@ -6,17 +6,14 @@ from pathlib import Path
 
 import click
 
+from phasemeter.cli.options import JSON_OPTION, OUTPUT_OPTION
+
 _TIMEOUT_S = 120.0
 
 
 @click.command("demo")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Run folder; by default a new one under runs/.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+@OUTPUT_OPTION
+@JSON_OPTION
 def command(output: Path | None, *, as_json: bool) -> int:
     """Measure mixed against separated serving on this machine's own cores, without a GPU.
 

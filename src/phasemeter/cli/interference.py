@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phasemeter.cli.options import DURATION, MOST_PER_S, read_headers
+from phasemeter.cli.options import (
+    API_KEY_ENV_OPTION,
+    DURATION,
+    HEADER_OPTION,
+    JSON_OPTION,
+    MOST_PER_S,
+    OUTPUT_OPTION,
+    TIMEOUT_OPTION,
+    read_headers,
+)
 from phasemeter.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -67,24 +76,11 @@ _SEPARATED_FORM = "prefill=URL,decode=URL (each may come several times)"
 @click.option("--mix-time", type=DURATION, help="Length of each mix condition.")
 @click.option("--repeats", type=click.IntRange(1, 100), help="How often everything is run.")
 @click.option("--seed", type=int, default=1, show_default=True)
-@click.option(
-    "--timeout", type=DURATION, default=600.0, show_default="10m", help="Time limit of one request."
-)
-@click.option(
-    "-H",
-    "--header",
-    "headers",
-    multiple=True,
-    help="Extra header, 'Name: value'; never written to the run.",
-)
-@click.option("--api-key-env", metavar="NAME", help="Environment variable with the API key.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Run folder; by default a new one under runs/.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+@TIMEOUT_OPTION
+@HEADER_OPTION
+@API_KEY_ENV_OPTION
+@OUTPUT_OPTION
+@JSON_OPTION
 def command(
     mixed_urls: tuple[str, ...],
     separated: str | None,

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phasemeter.cli.options import DURATION, MOST_PER_S, read_headers, show_report
+from phasemeter.cli.options import (
+    API_KEY_ENV_OPTION,
+    DURATION,
+    HEADER_OPTION,
+    JSON_OPTION,
+    MOST_PER_S,
+    OUTPUT_OPTION,
+    TIMEOUT_OPTION,
+    read_headers,
+    show_report,
+)
 from phasemeter.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -108,9 +118,7 @@ class _Load:
     show_default="30s",
     help="Wait so long for the last answers; later ones are cancelled.",
 )
-@click.option(
-    "--timeout", type=DURATION, default=600.0, show_default="10m", help="Time limit of one request."
-)
+@TIMEOUT_OPTION
 @click.option(
     "--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Load processes."
 )
@@ -118,21 +126,10 @@ class _Load:
 @click.option(
     "--gpus", type=click.IntRange(min=1), help="Accelerators behind the URL, for the report."
 )
-@click.option(
-    "-H",
-    "--header",
-    "headers",
-    multiple=True,
-    help="Extra header, 'Name: value'; never written to the run.",
-)
-@click.option("--api-key-env", metavar="NAME", help="Environment variable with the API key.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Run folder; by default a new one under runs/.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+@HEADER_OPTION
+@API_KEY_ENV_OPTION
+@OUTPUT_OPTION
+@JSON_OPTION
 def command(
     url: str,
     model: str | None,

@@ -1,4 +1,4 @@
-"""Values that several commands take: durations, headers, and how a run's report is shown."""
+"""What several commands share: options, durations, headers, and how a run's report is shown."""
 
 from __future__ import annotations
 
@@ -41,6 +41,29 @@ class Duration(click.ParamType[float]):
 
 
 DURATION = Duration()
+
+TIMEOUT_OPTION = click.option(
+    "--timeout", type=DURATION, default=600.0, show_default="10m", help="Time limit of one request."
+)
+HEADER_OPTION = click.option(
+    "-H",
+    "--header",
+    "headers",
+    multiple=True,
+    help="Extra header, 'Name: value'; never written to the run.",
+)
+API_KEY_ENV_OPTION = click.option(
+    "--api-key-env", metavar="NAME", help="Environment variable with the API key."
+)
+OUTPUT_OPTION = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Run folder; by default a new one under runs/.",
+)
+JSON_OPTION = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document instead of tables."
+)
 
 
 def read_headers(headers: Iterable[str], api_key_env: str | None) -> dict[str, str]:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from phasemeter.cli.options import exit_status
+from phasemeter.cli.options import JSON_OPTION, exit_status
 
 
 @click.command("report")
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables.")
+@JSON_OPTION
 @click.option("--html", type=click.Path(path_type=Path), help="Write a self-contained page there.")
 @click.option(
     "--hgrm",
