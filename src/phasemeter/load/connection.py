@@ -1,28 +1,21 @@
 """A non-blocking TCP connection, plain or TLS, that tells when its bytes arrived.
 
-Where the system has them, arrival times are the kernel's receive stamps (`SO_TIMESTAMPNS` through
-`recvmsg`): they do not depend on when this process got to run. Elsewhere the clock is read as the
-socket read returns. TLS runs over memory buffers, since the ssl module's own sockets drop the stamps.
+Arrival times are those of `transports.arrivals`: the kernel's receive stamps where the system has them.
+TLS runs over memory buffers, since the ssl module's own sockets drop the stamps.
 """
 
 from __future__ import annotations
 
 import socket
 import ssl
-import struct
-import sys
 from contextlib import suppress
 from dataclasses import dataclass
 
-from phasemeter.core.clock import NS_PER_MS, now_ns, realtime_offset_ns
+from phasemeter.core.clock import now_ns
 from phasemeter.core.timeline import StampSource
+from phasemeter.transports.arrivals import Arrivals
 
 _READ_BYTES = 65_536
-_TIMESPEC = struct.Struct("@qq")
-_ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size) if hasattr(socket, "CMSG_SPACE") else 0
-# Linux's number on all architectures but parisc and sparc; the socket module does not name it.
-_SO_TIMESTAMPNS = 35
-_STEP_LIMIT_NS = NS_PER_MS
 _PROBE_S = 2.0
 
 
@@ -64,34 +57,22 @@ class Connection:
     """One connection. Errors of the socket come out of its methods as OSError.
 
     Attributes:
-        stamp_source: `kernel` where receive stamps are on, else `recv`.
         connected_ns: When it became usable (TLS included); None until then.
         last_send_ns: Just before the last bytes were handed to the kernel. Not just after: the peer is
             woken by them and, on the same core, may run before the call returns.
-        read_lag_ns: How long the last bytes read had waited since their arrival; None where that
-            cannot be known (no kernel stamp).
         used: It has carried a response already.
-        clock_stepped: The wall clock moved against the monotonic one since `begin`, so kernel
-            stamps of this exchange are not to be trusted.
     """
 
     def __init__(self, address: Address, tls: ssl.SSLContext | None) -> None:
         self.connected_ns: int | None = None
         self.last_send_ns = 0
-        self.read_lag_ns: int | None = None
         self.used = False
-        self.clock_stepped = False
-        self.stamp_source: StampSource = "recv"
-        self._offset_ns = realtime_offset_ns()
-        self._begun_ns = 0
         self._tcp_connected = False
         self._out = bytearray()
         self._socket = socket.socket(address.family, socket.SOCK_STREAM)
         self._socket.settimeout(0)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if sys.platform == "linux":
-            self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-            self.stamp_source = "kernel"
+        self._arrivals = Arrivals(self._socket)
         self._tls: ssl.SSLObject | None = None
         if tls is not None:
             self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -111,22 +92,33 @@ class Connection:
         return self._socket.fileno()
 
     @property
+    def stamp_source(self) -> StampSource:
+        """`kernel` where receive stamps are on, else `recv`."""
+        return self._arrivals.source
+
+    @property
+    def read_lag_ns(self) -> int | None:
+        """How long the last bytes read had waited since their arrival; None where nobody knows."""
+        return self._arrivals.read_lag_ns
+
+    @property
+    def clock_stepped(self) -> bool:
+        """The wall clock was set since `begin`: kernel stamps of this exchange are not to be trusted."""
+        return self._arrivals.clock_stepped
+
+    @property
     def wants_write(self) -> bool:
         """True while it waits to connect or has bytes that the kernel did not take yet."""
         return not self._tcp_connected or bool(self._out)
 
     def begin(self) -> None:
         """Start an exchange: take the clock offset that its kernel stamps are read with."""
-        self._offset_ns = realtime_offset_ns()
-        self._begun_ns = now_ns()
-        self.clock_stepped = False
+        self._arrivals.begin()
 
     def end(self) -> None:
         """End an exchange: see whether the wall clock was stepped during it."""
         self.used = True
-        if self.stamp_source == "kernel":
-            moved_ns = abs(realtime_offset_ns() - self._offset_ns)
-            self.clock_stepped = self.clock_stepped or moved_ns > _STEP_LIMIT_NS
+        self._arrivals.end()
 
     def write(self, data: bytes) -> None:
         """Take bytes to send, once connected; `flush` hands them to the kernel."""
@@ -168,14 +160,8 @@ class Connection:
             (arrival in ns, bytes); empty bytes mean the peer has closed. None when nothing usable
             came (nothing there, or only TLS records without data).
         """
-        self.read_lag_ns = None
         try:
-            if self.stamp_source == "kernel":
-                data, ancillary, _, _ = self._socket.recvmsg(_READ_BYTES, _ANCILLARY_BYTES)
-                t_ns = self._kernel_ns(ancillary)
-            else:
-                data = self._socket.recv(_READ_BYTES)
-                t_ns = now_ns()
+            t_ns, data = self._arrivals.receive(_READ_BYTES)
         except BlockingIOError:
             return None
         if self._tls is None or not data:
@@ -191,19 +177,6 @@ class Connection:
     def close(self) -> None:
         """Close the socket; never raises."""
         self._socket.close()
-
-    def _kernel_ns(self, ancillary: list[tuple[int, int, bytes]]) -> int:
-        read_ns = now_ns()
-        for level, kind, data in ancillary:
-            if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
-                seconds, nanoseconds = _TIMESPEC.unpack_from(data)
-                t_ns: int = seconds * 1_000_000_000 + nanoseconds - self._offset_ns
-                if not self._begun_ns - _STEP_LIMIT_NS <= t_ns <= read_ns + _STEP_LIMIT_NS:
-                    self.clock_stepped = True
-                    return read_ns
-                self.read_lag_ns = max(read_ns - t_ns, 0)
-                return t_ns
-        return read_ns  # the end of the stream carries no stamp
 
     def _shake_hands(self) -> None:
         assert self._tls is not None

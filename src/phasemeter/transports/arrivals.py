@@ -1,0 +1,109 @@
+"""When the bytes of a socket arrived: the kernel's receive stamps, put on the monotonic clock.
+
+Where the system has them, arrival times are those of `SO_TIMESTAMPNS` through `recvmsg`: they do not
+depend on when this process got to run. Elsewhere the clock is read as the socket read returns.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+from collections.abc import Callable
+
+from phasemeter.core.clock import NS_PER_MS, NS_PER_S, now_ns, realtime_offset_ns
+from phasemeter.core.timeline import StampSource
+
+_TIMESPEC = struct.Struct("@qq")
+_ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size) if hasattr(socket, "CMSG_SPACE") else 0
+# Linux's number on all architectures but parisc and sparc; the socket module does not name it.
+_SO_TIMESTAMPNS = 35
+_STEP_LIMIT_NS = NS_PER_MS
+
+
+class Arrivals:
+    """Reads one connected or connecting socket. A kernel stamp is that of a read's last segment.
+
+    Kernel stamps are wall-clock times. They are read with the offset between the two clocks at
+    `begin`; a wall clock that was set since then is noticed and flagged.
+
+    Args:
+        sock: The socket; it stays the caller's.
+        clock: Clock of the times. Kernel stamps are only used where it is the system's.
+
+    Attributes:
+        source: `kernel` where receive stamps are on, else `recv`.
+        read_lag_ns: How long the last bytes read had waited since their arrival; None where that
+            cannot be known (no kernel stamp).
+        clock_stepped: The wall clock moved against the monotonic one since `begin`, so kernel
+            stamps of this exchange are not to be trusted.
+    """
+
+    __slots__ = (
+        "_begun_ns",
+        "_now_ns",
+        "_offset_ns",
+        "_socket",
+        "clock_stepped",
+        "read_lag_ns",
+        "source",
+    )
+
+    def __init__(self, sock: socket.socket, clock: Callable[[], int] = now_ns) -> None:
+        self.source: StampSource = "recv"
+        self.read_lag_ns: int | None = None
+        self.clock_stepped = False
+        self._socket = sock
+        self._now_ns = clock
+        self._offset_ns = 0
+        self._begun_ns = 0
+        # The kernel stamps no bytes of Unix sockets.
+        internet = sock.family in (socket.AF_INET, socket.AF_INET6)
+        if sys.platform == "linux" and internet and clock is now_ns:
+            try:
+                sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            except OSError:  # a system call layer that does not know the option
+                return
+            self.source = "kernel"
+            self._offset_ns = realtime_offset_ns()
+
+    def begin(self) -> None:
+        """Start an exchange: take the clock offset that its kernel stamps are read with."""
+        self.clock_stepped = False
+        if self.source == "kernel":
+            self._offset_ns = realtime_offset_ns()
+            self._begun_ns = now_ns()
+
+    def end(self) -> None:
+        """End an exchange: see whether the wall clock was set during it."""
+        if self.source == "kernel":
+            moved_ns = abs(realtime_offset_ns() - self._offset_ns)
+            self.clock_stepped = self.clock_stepped or moved_ns > _STEP_LIMIT_NS
+
+    def receive(self, most_bytes: int) -> tuple[int, bytes]:
+        """Read once.
+
+        Returns:
+            (arrival in ns, bytes); empty bytes mean the peer has closed.
+
+        Raises:
+            OSError: What the socket raises, BlockingIOError and TimeoutError among it.
+        """
+        # hot
+        if self.source != "kernel":
+            self.read_lag_ns = None
+            data = self._socket.recv(most_bytes)
+            return self._now_ns(), data
+        self.read_lag_ns = None
+        data, ancillary, _, _ = self._socket.recvmsg(most_bytes, _ANCILLARY_BYTES)
+        read_ns = now_ns()
+        for level, kind, stamp in ancillary:
+            if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
+                seconds, nanoseconds = _TIMESPEC.unpack_from(stamp)
+                t_ns: int = seconds * NS_PER_S + nanoseconds - self._offset_ns
+                if not self._begun_ns - _STEP_LIMIT_NS <= t_ns <= read_ns + _STEP_LIMIT_NS:
+                    self.clock_stepped = True
+                    return read_ns, data
+                self.read_lag_ns = max(read_ns - t_ns, 0)
+                return t_ns, data
+        return read_ns, data  # the end of the stream carries no stamp
