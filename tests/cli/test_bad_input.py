@@ -62,6 +62,7 @@ LOAD = ("load", "http://127.0.0.1:9/v1", "--users", "2", "--duration", "1s")
         (("load", "http://127.0.0.1:9/v1", "--users", "1"), ("--duration, --requests",)),
         (("load", "http://127.0.0.1:9/v1", "--users", "0"), ("--users", "0")),
         ((*LOAD[:-1], "soon"), ("--duration", "'soon'", "60s")),
+        ((*LOAD, "--stamps", "yield"), ("--stamps", "yield", "recv")),
         ((*LOAD, "--header", "no colon"), ("--header", "Name: value")),
         ((*LOAD, "--api-key-env", "NOT_SET_ANYWHERE"), ("--api-key-env", "NOT_SET_ANYWHERE")),
         (("load", "nonsense", *LOAD[2:]), ("URL", "'nonsense'", "http[s]://")),

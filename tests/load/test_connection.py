@@ -102,9 +102,11 @@ def test_a_peer_with_an_untrusted_certificate_is_refused(certificate):
     listener.close()
 
 
-def test_stamps_lie_between_the_send_and_the_read():
+@pytest.mark.parametrize("stamps", ["auto", "recv"])
+def test_stamps_lie_between_the_send_and_the_read(stamps):
     listener = socket.create_server(("127.0.0.1", 0))
-    connection = Connection(resolve("127.0.0.1", listener.getsockname()[1], tls=False), None)
+    address = resolve("127.0.0.1", listener.getsockname()[1], tls=False)
+    connection = Connection(address, None, stamps)
     peer, _ = listener.accept()
     connection.begin()
     pump(connection, lambda _: connection.connected_ns is not None)

@@ -11,6 +11,7 @@ import pytest
 from phasemeter.analysis.detectors import detect
 from phasemeter.core.clock import now_ns
 from phasemeter.core.timeline import Outcome
+from phasemeter.load.connecting import Connecting
 from phasemeter.load.connection import Connection, resolve
 from phasemeter.load.plan import ArrivalFlow, UserFlow
 from phasemeter.load.target import RequestStyle, Target, parse_endpoint
@@ -62,6 +63,23 @@ def test_kernel_stamps_do_not_depend_on_when_the_driver_reads(drive):
     assert len(held_up) > 3
     # The middle one: a busy machine may delay the server's own stamp of some.
     assert sorted(late_ns)[len(late_ns) // 2] < 5 * MS
+
+
+def test_a_driver_told_to_read_the_clock_says_so(drive):
+    with ScriptedServer(ANSWER) as server:
+        endpoint, _ = parse_endpoint(server.url)
+        target = Target(
+            "single", (endpoint,), RequestStyle("chat", "m"), connecting=Connecting(stamps="recv")
+        )
+        (timeline,) = drive("", target=target)
+        sent_ns = server.served[0].sent_ns[1:9]
+
+    assert timeline.stamp_source == "recv"
+    assert len(drive.driver.read_lag_ns) == 0
+    assert all(
+        event.t_ns - truth_ns > -200 * MS
+        for event, truth_ns in zip(timeline.events, sent_ns, strict=True)
+    )
 
 
 def test_connections_are_kept_between_requests_and_not_shared_at_a_time(drive):

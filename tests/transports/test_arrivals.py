@@ -92,3 +92,23 @@ def test_the_end_and_faults_come_through(pair):
     far.close()
     near.settimeout(5)
     assert reader.receive(1)[1] == b""
+
+
+@linux
+def test_bytes_without_a_stamp_are_not_passed_off_as_stamped(pair):
+    """The kernel begins to stamp a moment after it was first asked to; one such read tells on all."""
+    near, far = pair
+    reader = Arrivals(near)
+    reader.begin()
+    near.setsockopt(socket.SOL_SOCKET, arrivals._SO_TIMESTAMPNS, 0)
+    far.sendall(b"early")
+    before_ns = now_ns()
+    t_ns, _ = reader.receive(100)
+    assert before_ns <= t_ns <= now_ns()
+    assert (reader.source, reader.read_lag_ns) == ("recv", None)
+
+    near.setsockopt(socket.SOL_SOCKET, arrivals._SO_TIMESTAMPNS, 1)
+    reader.begin()
+    far.sendall(b"stamped")
+    reader.receive(100)
+    assert reader.source == "kernel"

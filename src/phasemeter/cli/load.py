@@ -15,6 +15,7 @@ from phasemeter.cli.options import (
     JSON_OPTION,
     MOST_PER_S,
     OUTPUT_OPTION,
+    STAMPS_OPTION,
     TIMEOUT_OPTION,
     read_headers,
     show_report,
@@ -22,6 +23,7 @@ from phasemeter.cli.options import (
 from phasemeter.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from phasemeter.load.connecting import StampChoice
     from phasemeter.load.plan import Plan
 
 _REQUESTS_LIMIT_S = 3600.0
@@ -126,6 +128,7 @@ class _Load:
 @click.option(
     "--gpus", type=click.IntRange(min=1), help="Accelerators behind the URL, for the report."
 )
+@STAMPS_OPTION
 @HEADER_OPTION
 @API_KEY_ENV_OPTION
 @OUTPUT_OPTION
@@ -145,6 +148,7 @@ def command(
     workers: int,
     seed: int,
     gpus: int | None,
+    stamps: StampChoice,
     headers: tuple[str, ...],
     api_key_env: str | None,
     output: Path | None,
@@ -158,6 +162,7 @@ def command(
     """
     from phasemeter.cli.progress import run_progress
     from phasemeter.load import run_folder
+    from phasemeter.load.connecting import Connecting
     from phasemeter.load.launch import WorkerFailedError
     from phasemeter.load.preflight import find_target, refuse_too_long
     from phasemeter.load.run import run_load
@@ -172,6 +177,7 @@ def command(
         api="chat" if api == "chat" else "completions" if api == "completions" else None,
         headers=extra,
         gpus=gpus,
+        connecting=Connecting(stamps=stamps),
     )
     refuse_too_long(target, plan.classes(), headers=extra)
     folder = run_folder.create(output, "load")

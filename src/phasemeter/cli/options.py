@@ -45,6 +45,13 @@ DURATION = Duration()
 TIMEOUT_OPTION = click.option(
     "--timeout", type=DURATION, default=600.0, show_default="10m", help="Time limit of one request."
 )
+STAMPS_OPTION = click.option(
+    "--stamps",
+    type=click.Choice(["auto", "kernel", "recv"]),
+    default="auto",
+    show_default=True,
+    help="Arrival times: kernel receive stamps, the clock as a read returns, or the best there is.",
+)
 HEADER_OPTION = click.option(
     "-H",
     "--header",

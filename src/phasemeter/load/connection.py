@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from phasemeter.core.clock import now_ns
 from phasemeter.core.timeline import StampSource
+from phasemeter.load.connecting import StampChoice
 from phasemeter.transports.arrivals import Arrivals
 
 _READ_BYTES = 65_536
@@ -63,7 +64,9 @@ class Connection:
         used: It has carried a response already.
     """
 
-    def __init__(self, address: Address, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, address: Address, tls: ssl.SSLContext | None, stamps: StampChoice = "auto"
+    ) -> None:
         self.connected_ns: int | None = None
         self.last_send_ns = 0
         self.used = False
@@ -72,7 +75,7 @@ class Connection:
         self._socket = socket.socket(address.family, socket.SOCK_STREAM)
         self._socket.settimeout(0)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._arrivals = Arrivals(self._socket)
+        self._arrivals = Arrivals(self._socket, kernel=stamps != "recv")
         self._tls: ssl.SSLObject | None = None
         if tls is not None:
             self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -93,7 +96,7 @@ class Connection:
 
     @property
     def stamp_source(self) -> StampSource:
-        """`kernel` where receive stamps are on, else `recv`."""
+        """`kernel` where all that was read since `begin` had a receive stamp, else `recv`."""
         return self._arrivals.source
 
     @property

@@ -111,7 +111,7 @@ class Driver:
         self._on_issued, self._on_finished = on_issued, on_finished
         self._dialect = by_name(f"openai.{target.style.api}")
         self._selector = selectors.DefaultSelector()
-        self._pool = ConnectionPool()
+        self._pool = ConnectionPool(target.connecting)
         self._due: list[tuple[int, int, _Due]] = []
         self._due_number = 0
         self._to_prepare: deque[_Due] = deque()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterable
 
+from phasemeter.load.connecting import Connecting
 from phasemeter.load.connection import Address, Connection, resolve
 from phasemeter.load.target import Endpoint
 
@@ -12,8 +12,9 @@ from phasemeter.load.target import Endpoint
 class ConnectionPool:
     """Idle connections by endpoint, the most recently used first."""
 
-    def __init__(self) -> None:
-        self._tls = ssl.create_default_context()
+    def __init__(self, connecting: Connecting) -> None:
+        self._stamps = connecting.stamps
+        self._tls = connecting.tls_context()
         self._addresses: dict[Endpoint, Address] = {}
         self._idle: dict[Endpoint, list[Connection]] = {}
 
@@ -41,7 +42,7 @@ class ConnectionPool:
         if idle and not fresh:
             return idle.pop()
         tls = self._tls if endpoint.scheme == "https" else None
-        return Connection(self._addresses[endpoint], tls)
+        return Connection(self._addresses[endpoint], tls, self._stamps)
 
     def give_back(self, endpoint: Endpoint, connection: Connection) -> None:
         """Keep a connection for the next request."""

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from phasemeter.core.errors import UsageError
+from phasemeter.load.connecting import AUTOMATIC, Connecting
 from phasemeter.load.handoff import decode_body, prefill_body
 from phasemeter.load.prompts import TextLength
 from phasemeter.load.target import Api, Endpoint, RequestStyle, Target, Topology, parse_endpoint
 from phasemeter.load.workload import RequestClass
+from phasemeter.transports.arrivals import HAS_KERNEL_STAMPS
 
 _TIMEOUT_S = 60.0
 _SHORT_WORDS, _LONG_WORDS = 20, 220
@@ -31,6 +33,7 @@ def find_target(
     api: Api | None,
     headers: Mapping[str, str],
     gpus: int | None = None,
+    connecting: Connecting = AUTOMATIC,
 ) -> Target:
     """Try the endpoints and return the target that a run can be driven against.
 
@@ -42,10 +45,14 @@ def find_target(
         api: Chat or completions; None takes completions where token-id prompts work, else chat.
         headers: Extra request headers.
         gpus: Accelerators (or cores) that serve the target.
+        connecting: How connections are made.
 
     Raises:
         UsageError: If a URL is malformed, nothing answers there, or the server refuses.
     """
+    if connecting.stamps == "kernel" and not HAS_KERNEL_STAMPS:
+        msg = "--stamps: this system has no kernel receive stamps; accepted: recv, auto"
+        raise UsageError(msg)
     parsed = [parse_endpoint(url) for url in urls]
     endpoints = tuple(endpoint for endpoint, _ in parsed)
     decoders = tuple(parse_endpoint(url)[0] for url in decode_urls)
@@ -55,7 +62,7 @@ def find_target(
     first = endpoints[0]
     model = model or _only_model(first, headers)
     style = _find_style(first, model, api, headers, decoders[0] if decoders else None)
-    return Target(topology, endpoints, style, decoders, gpus)
+    return Target(topology, endpoints, style, decoders, gpus, connecting)
 
 
 def refuse_too_long(

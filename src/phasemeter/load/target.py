@@ -7,6 +7,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from phasemeter.core.errors import UsageError
+from phasemeter.load.connecting import AUTOMATIC, Connecting
 from phasemeter.load.prompts import TextLength, token_ids, words
 
 Api = Literal["chat", "completions"]
@@ -151,6 +152,7 @@ class Target:
         style: How requests are written.
         decode_endpoints: The decode instances when separated, else empty.
         gpus: Accelerators (or cores) that serve the target, or None where nobody said.
+        connecting: How connections to it are made.
     """
 
     topology: Topology
@@ -158,6 +160,7 @@ class Target:
     style: RequestStyle
     decode_endpoints: tuple[Endpoint, ...] = ()
     gpus: int | None = None
+    connecting: Connecting = AUTOMATIC
 
     def as_document(self) -> dict[str, object]:
         """Return the target as JSON-ready values, for the run's manifest."""

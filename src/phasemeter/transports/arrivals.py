@@ -19,6 +19,7 @@ _ANCILLARY_BYTES = socket.CMSG_SPACE(_TIMESPEC.size) if hasattr(socket, "CMSG_SP
 # Linux's number on all architectures but parisc and sparc; the socket module does not name it.
 _SO_TIMESTAMPNS = 35
 _STEP_LIMIT_NS = NS_PER_MS
+HAS_KERNEL_STAMPS = sys.platform == "linux"
 
 
 class Arrivals:
@@ -30,9 +31,10 @@ class Arrivals:
     Args:
         sock: The socket; it stays the caller's.
         clock: Clock of the times. Kernel stamps are only used where it is the system's.
+        kernel: Use kernel stamps where there are any.
 
     Attributes:
-        source: `kernel` where receive stamps are on, else `recv`.
+        source: `kernel` where all that was read since `begin` had a receive stamp, else `recv`.
         read_lag_ns: How long the last bytes read had waited since their arrival; None where that
             cannot be known (no kernel stamp).
         clock_stepped: The wall clock moved against the monotonic one since `begin`, so kernel
@@ -41,6 +43,7 @@ class Arrivals:
 
     __slots__ = (
         "_begun_ns",
+        "_kernel",
         "_now_ns",
         "_offset_ns",
         "_socket",
@@ -49,7 +52,9 @@ class Arrivals:
         "source",
     )
 
-    def __init__(self, sock: socket.socket, clock: Callable[[], int] = now_ns) -> None:
+    def __init__(
+        self, sock: socket.socket, clock: Callable[[], int] = now_ns, *, kernel: bool = True
+    ) -> None:
         self.source: StampSource = "recv"
         self.read_lag_ns: int | None = None
         self.clock_stepped = False
@@ -57,26 +62,29 @@ class Arrivals:
         self._now_ns = clock
         self._offset_ns = 0
         self._begun_ns = 0
+        self._kernel = False
         # The kernel stamps no bytes of Unix sockets.
         internet = sock.family in (socket.AF_INET, socket.AF_INET6)
-        if sys.platform == "linux" and internet and clock is now_ns:
+        if HAS_KERNEL_STAMPS and kernel and internet and clock is now_ns:
             try:
                 sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
             except OSError:  # a system call layer that does not know the option
                 return
             self.source = "kernel"
+            self._kernel = True
             self._offset_ns = realtime_offset_ns()
 
     def begin(self) -> None:
         """Start an exchange: take the clock offset that its kernel stamps are read with."""
         self.clock_stepped = False
-        if self.source == "kernel":
+        if self._kernel:
+            self.source = "kernel"
             self._offset_ns = realtime_offset_ns()
             self._begun_ns = now_ns()
 
     def end(self) -> None:
         """End an exchange: see whether the wall clock was set during it."""
-        if self.source == "kernel":
+        if self._kernel:
             moved_ns = abs(realtime_offset_ns() - self._offset_ns)
             self.clock_stepped = self.clock_stepped or moved_ns > _STEP_LIMIT_NS
 
@@ -90,7 +98,7 @@ class Arrivals:
             OSError: What the socket raises, BlockingIOError and TimeoutError among it.
         """
         # hot
-        if self.source != "kernel":
+        if not self._kernel:
             self.read_lag_ns = None
             data = self._socket.recv(most_bytes)
             return self._now_ns(), data
@@ -106,4 +114,6 @@ class Arrivals:
                     return read_ns, data
                 self.read_lag_ns = max(read_ns - t_ns, 0)
                 return t_ns, data
-        return read_ns, data  # the end of the stream carries no stamp
+        if data:  # only the end of the stream carries none by nature
+            self.source = "recv"
+        return read_ns, data
