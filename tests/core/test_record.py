@@ -34,7 +34,11 @@ def token_events(draw):
     events = []
     t_ns, read = draw(NS), draw(st.integers(0, 9))
     for _ in range(draw(st.integers(0, 8))):
-        events.append(TokenEvent(t_ns, draw(KINDS), draw(st.none() | st.integers(1, 9)), read))
+        events.append(
+            TokenEvent(
+                t_ns, draw(KINDS), draw(st.none() | st.integers(1, 9)), read, draw(st.booleans())
+            )
+        )
         if draw(st.booleans()):
             t_ns, read = t_ns + draw(st.integers(0, 10**9)), read + draw(st.integers(1, 4))
     return tuple(events)

@@ -94,7 +94,7 @@ def test_tokens_that_nobody_tells_give_no_throughput_factor():
     """An event of unknown size is not one token."""
     run = make_run()
     untold = tuple(
-        replace(t, events=tuple(replace(e, tokens=None) for e in t.events)) for t in run.timelines
+        replace(t, events=tuple(e._replace(tokens=None) for e in t.events)) for t in run.timelines
     )
 
     finding = analyse(replace(run, timelines=untold))

@@ -45,6 +45,7 @@ _EXPECTED = {
     "ttfe": [145 - 100],
     "ttfa": [170 - 100],
     "gap": [170 - 150, 200 - 170],
+    "gap_raw": [170 - 150, 200 - 170],
     "itl": [20 // 2, round(30 / 4)],
     "stall": [],
     "tpot": [(200 - 150) // (11 - 1)],
@@ -60,7 +61,7 @@ _EXPECTED = {
 }
 
 _NOT_OF_A_WHOLE_BODY = {"ttft", "ttft_wire", "ttft_response", "ttfa", "gap", "itl", "stall", "tpot"}
-_NOT_OF_A_WHOLE_BODY |= {"decode", "stream_wait"}
+_NOT_OF_A_WHOLE_BODY |= {"gap_raw", "decode", "stream_wait"}
 
 
 @pytest.mark.parametrize("metric", metrics.BUILTIN, ids=lambda metric: metric.name)
@@ -79,6 +80,30 @@ def test_one_body_instead_of_a_stream_has_no_token_times(metric):
 
     expected = [] if metric.name in _NOT_OF_A_WHOLE_BODY else _EXPECTED[metric.name]
     assert samples == expected
+
+
+def test_a_gap_that_the_consumer_limited_is_in_the_raw_gaps_only():
+    """Events at 100, 150 (had been waiting), 170 with a token each."""
+    timeline = make_timeline(
+        TokenEvent(100, "content", 1, 0),
+        TokenEvent(150, "content", 1, 1, consumer_limited=True),
+        TokenEvent(170, "content", 1, 2),
+        consumer_waits_ns=(49, 0),
+    )
+
+    assert list(metrics.GAP.samples(timeline)) == [20]
+    assert list(metrics.ITL.samples(timeline)) == [20]
+    assert list(metrics.GAP_RAW.samples(timeline)) == [50, 20]
+    assert timeline.consumer_limited_gaps == 1
+
+
+def test_nobody_was_handed_anything_so_there_are_no_raw_gaps():
+    """A load driver's record: its gaps are gaps."""
+    timeline = replace(TOY, consumer_waits_ns=())
+
+    assert list(metrics.GAP_RAW.samples(timeline)) == []
+    assert list(metrics.GAP.samples(timeline)) == [20, 30]
+    assert timeline.consumer_limited_gaps is None
 
 
 def test_names_are_unique():

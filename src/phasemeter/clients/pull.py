@@ -11,6 +11,7 @@ from phasemeter.core.decoding import DecodedEvent, Decoder
 from phasemeter.core.errors import guard
 from phasemeter.core.framing import Frame
 from phasemeter.core.meter import StreamEnd, StreamMeter
+from phasemeter.core.repeats import Varying
 from phasemeter.core.timeline import Outcome, Timeline
 from phasemeter.transports.endings import end_of, stop_in_flight
 from phasemeter.transports.recorder import Recorder
@@ -28,6 +29,7 @@ class _ItemDialect:
     name = DIALECT_NAME
     path_suffixes: Sequence[str] = ()
     json_lines = False
+    varying = Varying()
 
     def __init__(self, operation: str) -> None:
         self.operation = operation
@@ -60,7 +62,9 @@ class PulledStream:
         self._state: object = None
         self._claims = [True]
         self._last_ns = 0
-        self._handed_ns: int | None = None
+        self._stamps_ns: list[int] = []
+        self._handed_ns: list[int] = []
+        self._asked_ns: list[int] = []
         self._pulls = 0
         self._needs_finish = False
         self._finish_seen = False
@@ -77,8 +81,8 @@ class PulledStream:
             with guard("starting to time an iteration"):
                 self._start(now_ns)
             return
-        if self._handed_ns is not None:
-            self._meter.consumer_waits_ns.append(now_ns - self._handed_ns)
+        if self._handed_ns:
+            self._asked_ns.append(now_ns)
         if not self._pulls % _DIGEST_EVERY:
             with guard("decoding an iteration"):
                 self._meter.digest()
@@ -94,7 +98,8 @@ class PulledStream:
                 self._finish_seen = self._finish_seen or event.finish_reason is not None
                 self._dialect.events.append(event)
                 self._meter.on_read(self._last_ns, _MARK)
-        self._handed_ns = self._recorder.now_ns()
+        self._stamps_ns.append(self._last_ns)
+        self._handed_ns.append(self._recorder.now_ns())
 
     def on_end(self) -> None:
         """The source is exhausted, as a stream should end."""
@@ -155,6 +160,7 @@ class PulledStream:
         except IndexError:
             return
         with guard("ending a timed iteration"):
+            self._meter.on_consumer(self._stamps_ns, self._handed_ns, self._asked_ns)
             timeline = self._meter.finish(max(ended_ns, self._last_ns), end, error_type)
             self.timeline = self._judged(timeline, end)
             self._recorder.finished(self.timeline, self._state)

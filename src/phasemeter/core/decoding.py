@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from phasemeter.core.framing import Frame
+from phasemeter.core.repeats import Varying
 from phasemeter.core.timeline import TokenKind, Usage
 
 
@@ -53,6 +54,18 @@ class DecodedEvent:
     model: str | None = None
     server: Mapping[str, float] | None = None
 
+    @property
+    def is_only_text(self) -> bool:
+        """True where the event says that there is one piece of text, and perhaps a running count."""
+        if len(self.parts) != 1 or self.finish_reason or self.terminal or self.done:
+            return False
+        if self.error_type is not None or self.server:
+            return False
+        running = self.running_output_tokens
+        return running is None or self.usage == Usage(
+            None if self.usage is None else self.usage.input_tokens, output_tokens=running
+        )
+
 
 class Decoder(Protocol):
     """Decodes the frames of one response, in order; holds what the dialect must remember."""
@@ -70,6 +83,7 @@ class Dialect(Protocol):
         operation: `gen_ai.operation.name` of the OpenTelemetry conventions.
         path_suffixes: Endings of the URL paths that speak this dialect.
         json_lines: True for one JSON document a line, False for server-sent events.
+        varying: Values that may differ between events of the same meaning.
     """
 
     @property
@@ -80,6 +94,8 @@ class Dialect(Protocol):
     def path_suffixes(self) -> Sequence[str]: ...  # noqa: D102
     @property
     def json_lines(self) -> bool: ...  # noqa: D102
+    @property
+    def varying(self) -> Varying: ...  # noqa: D102
 
     def decoder(self) -> Decoder:
         """Return a fresh decoder for one response."""

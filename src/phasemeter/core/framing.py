@@ -10,15 +10,13 @@ an LF right after is swallowed), one leading byte-order mark is removed, comment
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple
 
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One protocol event.
 
     Attributes:
@@ -32,19 +30,31 @@ class Frame:
     is_error: bool = False
 
 
-class Framer(Protocol):
-    """Turns body bytes into frames; knows nothing about time."""
+class Framer:
+    """Turns body bytes into frames in two steps, `split` and `frame`; knows nothing about time.
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """Take the bytes of one read and return the frames that they complete."""
-        ...
+    Blocks come out as bytes, so that one that says what an earlier one said need not be parsed.
+    """
+
+    def split(self, data: bytes) -> list[bytes]:
+        """Take the bytes of one read and return the blocks that they complete."""
+        raise NotImplementedError
+
+    def frame(self, block: bytes) -> Frame | None:
+        """Return what a block holds, None where it holds no event."""
+        return Frame(block.decode("utf-8", errors="replace"))
 
     def finish(self) -> list[Frame]:
         """Return what a clean end of the body still completes; call once, only at a clean end."""
-        ...
+        return []
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take the bytes of one read and return the frames that they complete."""
+        frames = map(self.frame, self.split(data))
+        return [frame for frame in frames if frame is not None]
 
 
-class SseFramer:
+class SseFramer(Framer):
     """Server-sent events."""
 
     def __init__(self) -> None:
@@ -53,8 +63,8 @@ class SseFramer:
         self._after_cr = False
         self._at_start = True
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """Take the bytes of one read and return the events whose blank line they bring."""
+    def split(self, data: bytes) -> list[bytes]:
+        """Take the bytes of one read and return the blocks whose blank line they bring."""
         if self._after_cr and data[:1] == b"\n":
             data = data[1:]
             self._after_cr = False
@@ -66,12 +76,15 @@ class SseFramer:
         else:
             self._after_cr = False
         if not self._pending and not self._at_start and 0 <= data.find(b"\n\n") == len(data) - 2:
-            frame = _frame_of_block(data[:-2])  # the usual read: one whole event
-            return [] if frame is None else [frame]
+            return [data[:-2]]  # the usual read: one whole event
         self._pending += data
         if self._at_start and not self._strip_bom():
             return []
         return self._complete_blocks()
+
+    def frame(self, block: bytes) -> Frame | None:
+        """Return the event of a block; None for one of comments only."""
+        return _frame_of_block(block)
 
     def finish(self) -> list[Frame]:
         """Return the pending event if its data is complete JSON or the end mark."""
@@ -89,15 +102,13 @@ class SseFramer:
         self._at_start = False
         return True
 
-    def _complete_blocks(self) -> list[Frame]:
-        frames: list[Frame] = []
+    def _complete_blocks(self) -> list[bytes]:
+        blocks: list[bytes] = []
         pending = self._pending
         start = 0
         end = pending.find(b"\n\n", max(self._searched_bytes - 1, 0))
         while end >= 0:
-            frame = _frame_of_block(bytes(pending[start:end]))
-            if frame is not None:
-                frames.append(frame)
+            blocks.append(bytes(pending[start:end]))
             start = end + 2
             end = pending.find(b"\n\n", start)
         # A stray line end right after a block is an empty line of its own: without this, a blank
@@ -106,7 +117,7 @@ class SseFramer:
             start += 1
         del pending[:start]
         self._searched_bytes = len(pending)
-        return frames
+        return blocks
 
 
 def _frame_of_block(block: bytes) -> Frame | None:
@@ -143,21 +154,25 @@ def _raw_error(text: str) -> Frame | None:
     return Frame(text, is_error=True) if told else None
 
 
-class JsonLinesFramer:
+class JsonLinesFramer(Framer):
     """One JSON document a line; empty lines are skipped."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def split(self, data: bytes) -> list[bytes]:
         """Take the bytes of one read and return the lines whose line feed they bring."""
         self._pending += data
         if b"\n" not in data:
             return []
         *lines, rest = self._pending.split(b"\n")
         self._pending = rest
-        texts = (line.decode("utf-8-sig", errors="replace").strip() for line in lines)
-        return [Frame(text) for text in texts if text]
+        return list(map(bytes, lines))
+
+    def frame(self, block: bytes) -> Frame | None:
+        """Return the document of a line; None for an empty one."""
+        text = block.decode("utf-8-sig", errors="replace").strip()
+        return Frame(text) if text else None
 
     def finish(self) -> list[Frame]:
         """Return the unterminated last line if it is complete JSON."""
@@ -166,13 +181,13 @@ class JsonLinesFramer:
         return [Frame(text)] if _is_json(text) else []
 
 
-class JsonBodyFramer:
+class JsonBodyFramer(Framer):
     """A body that is one JSON document: one frame, complete with the body's last byte."""
 
     def __init__(self) -> None:
         self._body = bytearray()
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def split(self, data: bytes) -> list[bytes]:
         """Keep the bytes; the document is complete only at the end of the body."""
         self._body += data
         return []

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 
-from phasemeter.core.framing import Frame
+from phasemeter.core.framing import Framer
 
 _OUTSIDE_STRING = re.compile(rb'["{}\[\]]')
 _INSIDE_STRING = re.compile(rb'["\\]')
 
 
-class JsonArrayFramer:
+class JsonArrayFramer(Framer):
     """One JSON array; its objects are the frames, everything between them is skipped."""
 
     def __init__(self) -> None:
@@ -23,9 +23,9 @@ class JsonArrayFramer:
         self._in_string = False
         self._after_backslash = False
 
-    def feed(self, data: bytes) -> list[Frame]:
+    def split(self, data: bytes) -> list[bytes]:
         """Take the bytes of one read and return the elements whose closing brace they bring."""
-        frames: list[Frame] = []
+        elements: list[bytes] = []
         start = 0
         place = self._next_mark(data, 0)
         while place >= 0:
@@ -39,16 +39,12 @@ class JsonArrayFramer:
                 self._depth -= 1
                 if self._depth == 0:
                     self._element += data[start : place + 1]
-                    frames.append(Frame(self._element.decode("utf-8", errors="replace")))
+                    elements.append(bytes(self._element))
                     self._element.clear()
             place = self._next_mark(data, place + 1)
         if self._depth:
             self._element += data[start:]
-        return frames
-
-    def finish(self) -> list[Frame]:
-        """Return nothing: an element without its closing brace is no element."""
-        return []
+        return elements
 
     def _next_mark(self, data: bytes, place: int) -> int:
         """Return the place of the next brace or bracket outside strings, -1 where there is none."""

@@ -12,6 +12,7 @@ from enum import Enum
 from types import MappingProxyType
 
 from phasemeter.core.coding import BrokenCodingError, Decode, UnsupportedCodingError, decoder_for
+from phasemeter.core.consumer import consumer_view
 from phasemeter.core.decoding import DecodedEvent, Dialect, TokenPart
 from phasemeter.core.errors import classify_error_document
 from phasemeter.core.framing import (
@@ -24,13 +25,13 @@ from phasemeter.core.framing import (
     form_of,
 )
 from phasemeter.core.json_array import JsonArrayFramer
+from phasemeter.core.repeats import Repeats
 from phasemeter.core.timeline import (
     Leg,
     Outcome,
     StampSource,
     Timeline,
     TokenEvent,
-    TokenKind,
     Usage,
 )
 
@@ -99,6 +100,8 @@ class StreamMeter:
         self._read = -1
         self._read_ns: int | None = None
         self._broken = False
+        self._limited_reads: frozenset[int] = frozenset()
+        self._repeats = Repeats(dialect.varying)
         self._understood = _Understood()
 
     def on_headers(self, t_ns: int, status: int, headers: Mapping[str, str]) -> None:
@@ -120,7 +123,7 @@ class StreamMeter:
         self._pending.append((t_ns, data))
 
     def digest(self, most: int | None = None) -> bool:
-        """Decode reads taken so far, about 5 us an event. May be called at any time, or never.
+        """Decode reads taken so far, 2 to 12 us an event. May be called at any time, or never.
 
         Args:
             most: Decode at most so many reads, for owners that must not stay away for long.
@@ -136,9 +139,15 @@ class StreamMeter:
             if t_ns != self._read_ns:
                 self._read += 1
                 self._read_ns = t_ns
-            for frame in self._frames(data):
-                self._understand(frame)
+            for block in self._blocks(data):
+                self._understand(block)
         return not self._pending
+
+    def on_consumer(
+        self, stamps_ns: Sequence[int], handed_ns: Sequence[int], asked_ns: Sequence[int]
+    ) -> None:
+        """Take when an application was handed each chunk and asked for the next; see `consumer_view`."""
+        self.consumer_waits_ns, self._limited_reads = consumer_view(stamps_ns, handed_ns, asked_ns)
 
     def finish(self, t_ns: int, end: StreamEnd, error_type: str | None = None) -> Timeline:
         """End the response and return what was measured. To be called exactly once.
@@ -168,7 +177,7 @@ class StreamMeter:
             headers_ns=self._headers_ns,
             first_event_ns=seen.first_event_ns,
             ended_ns=t_ns,
-            events=seen.token_events(),
+            events=seen.token_events(self._limited_reads),
             usage=seen.usage,
             outcome=outcome,
             error_type=error_type,
@@ -187,7 +196,7 @@ class StreamMeter:
     def _is_http_error(self) -> bool:
         return self._status is not None and self._status >= 300
 
-    def _frames(self, data: bytes) -> list[Frame]:
+    def _blocks(self, data: bytes) -> list[bytes]:
         if self._broken:
             return []
         if self._undo_coding is not None:
@@ -206,7 +215,7 @@ class StreamMeter:
                 return []
             self._framer = self._framer_for(form)
             data, self._head = self._head, b""
-        return self._framer.feed(data)
+        return self._framer.split(data)
 
     def _framer_for(self, form: BodyForm) -> Framer:
         if form is BodyForm.EVENTS:
@@ -219,15 +228,32 @@ class StreamMeter:
         if self._framer is None:
             return
         for frame in self._framer.finish():
-            self._understand(frame)
+            self._take(frame)
 
-    def _understand(self, frame: Frame) -> None:
+    def _understand(self, block: bytes) -> None:
+        repeats, seen = self._repeats, self._understood
+        if repeats.matches(block):
+            seen.repeat(repeats.running_count, self._read_ns or 0, self._read)
+            return
+        assert self._framer is not None
+        frame = self._framer.frame(block)
+        event = None if frame is None else self._take(frame)
+        if event is None:
+            return
+        if event.is_only_text:
+            repeats.learn(block, event.running_output_tokens)
+        else:
+            repeats.forget()
+
+    def _take(self, frame: Frame) -> DecodedEvent | None:
         seen = self._understood
         if seen.done or self._read_ns is None:
-            return
+            return None
         if seen.first_event_ns is None:
             seen.first_event_ns = self._read_ns
-        seen.take(self._decoder.decode(frame), self._read_ns, self._read)
+        event = self._decoder.decode(frame)
+        seen.take(event, self._read_ns, self._read)
+        return event
 
     def _judge(self, end: StreamEnd, error_type: str | None) -> tuple[Outcome, str | None]:
         seen = self._understood
@@ -260,26 +286,35 @@ class _Understood:
 
     def __init__(self) -> None:
         self.first_event_ns: int | None = None
-        self.tokens: list[_Token] = []
+        self.tokens: list[TokenEvent] = []
         self.choices: set[int] = set()
-        self.usage = Usage()
         self.finish_reason: str | None = None
         self.terminal = False
         self.done = False
         self.error_type: str | None = None
         self.model: str | None = None
         self.server: dict[str, float] = {}
+        self._usage = Usage()
+        self._totals: list[int | None] = []  # the running total that came with each token event
+        self._crowded: set[int] = set()  # indexes of token events that shared an event with others
+
+    @property
+    def usage(self) -> Usage:
+        """Counts told so far."""
+        return self._usage
 
     def take(self, event: DecodedEvent, t_ns: int, read: int) -> None:
+        """Take an event that was decoded."""
         parts = event.parts
         for part in parts:
             alone = len(parts) == 1 or not _shares_choice(parts, part)
-            told = part.tokens if alone else None
-            running = event.running_output_tokens
-            self.tokens.append(_Token(t_ns, part.kind, told, read, running, len(parts)))
+            if len(parts) > 1:
+                self._crowded.add(len(self.tokens))
+            self.tokens.append(TokenEvent(t_ns, part.kind, part.tokens if alone else None, read))
+            self._totals.append(event.running_output_tokens)
         self.choices.update(event.choices)
         if event.usage is not None:
-            self.usage = _merged(self.usage, event.usage)
+            self._usage = _merged(self._usage, event.usage)
         if event.finish_reason:
             self.finish_reason = event.finish_reason
         if event.terminal:
@@ -293,42 +328,35 @@ class _Understood:
         if event.server:
             self.server.update(event.server)
 
-    def token_events(self) -> tuple[TokenEvent, ...]:
+    def repeat(self, total: int | None, t_ns: int, read: int) -> None:
+        """Take an event that says what the last one said, but for its text and its running total."""
+        last = self.tokens[-1]
+        self.tokens.append(TokenEvent(t_ns, last.kind, last.tokens, read))
+        self._totals.append(total)
+        if total is not None:
+            self._usage = Usage(self._usage.input_tokens, output_tokens=total)
+
+    def token_events(self, limited_reads: frozenset[int]) -> tuple[TokenEvent, ...]:
         """Token events with their counts; running totals are used for single-choice streams."""
-        running: int | None = 0 if len(self.choices) <= 1 else None
-        events = []
-        for token in self.tokens:
-            tokens = token.told
-            if running is not None:
-                if token.running is None:
-                    running = None
-                else:
-                    increase = token.running - running
-                    running = token.running
-                    if tokens is None and increase > 0 and token.parts == 1:
-                        tokens = increase
-            events.append(TokenEvent(token.t_ns, token.kind, tokens, token.read))
+        events = self.tokens
+        if len(self.choices) <= 1 and self._totals[:1] != [None]:
+            events = self._counted()
+        if limited_reads:
+            events = [
+                event._replace(consumer_limited=event.read in limited_reads) for event in events
+            ]
         return tuple(events)
 
-
-class _Token:
-    __slots__ = ("kind", "parts", "read", "running", "t_ns", "told")
-
-    def __init__(
-        self,
-        t_ns: int,
-        kind: TokenKind,
-        told: int | None,
-        read: int,
-        running: int | None,
-        parts: int,
-    ) -> None:
-        self.t_ns = t_ns
-        self.kind = kind
-        self.told = told
-        self.read = read
-        self.running = running
-        self.parts = parts
+    def _counted(self) -> list[TokenEvent]:
+        events = list(self.tokens)
+        before = 0
+        for index, total in enumerate(self._totals):
+            if total is None:
+                break
+            if events[index].tokens is None and total > before and index not in self._crowded:
+                events[index] = events[index]._replace(tokens=total - before)
+            before = total
+        return events
 
 
 def _shares_choice(parts: Sequence[TokenPart], part: TokenPart) -> bool:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
+from operator import sub
 
 from phasemeter.core.clock import WallAnchor
 from phasemeter.core.timeline import Leg, Outcome, Timeline, TokenEvent, Usage
@@ -127,16 +128,20 @@ def parse_issued(document: Mapping[str, object]) -> Issued:
 
 
 def _pack_events(events: Sequence[TokenEvent]) -> dict[str, object]:
-    pairs = list(pairwise(events))
+    times_ns = [event.t_ns for event in events]
+    reads = [event.read for event in events]
     packed: dict[str, object] = {
-        "first_ns": events[0].t_ns,
-        "deltas_ns": [later.t_ns - earlier.t_ns for earlier, later in pairs],
+        "first_ns": times_ns[0],
+        "deltas_ns": list(map(sub, islice(times_ns, 1, None), times_ns)),
         "kinds": _runs([event.kind for event in events]),
         "tokens": _runs([event.tokens for event in events]),
     }
-    coalesced = [i for i, (a, b) in enumerate(pairs, start=1) if a.read == b.read]
+    coalesced = [i for i, (a, b) in enumerate(pairwise(reads), start=1) if a == b]
     if coalesced:
         packed["coalesced"] = coalesced
+    limited = [i for i, event in enumerate(events) if event.consumer_limited]
+    if limited:
+        packed["consumer_limited"] = limited
     return packed
 
 
@@ -144,6 +149,7 @@ def _unpack_events(packed: Mapping[str, list[int]] | None) -> tuple[TokenEvent, 
     if packed is None:
         return ()
     coalesced = set(packed.get("coalesced", ()))
+    limited = set(packed.get("consumer_limited", ()))
     kinds = _expand(packed["kinds"])  # type: ignore[arg-type]
     tokens = _expand(packed["tokens"])  # type: ignore[arg-type]
     t_ns: int = packed["first_ns"]  # type: ignore[assignment]
@@ -152,7 +158,8 @@ def _unpack_events(packed: Mapping[str, list[int]] | None) -> tuple[TokenEvent, 
     for index, delta_ns in enumerate((0, *packed["deltas_ns"])):
         t_ns += delta_ns
         read += index > 0 and index not in coalesced
-        events.append(TokenEvent(t_ns, next(kinds), next(tokens), read))  # type: ignore[arg-type]
+        kind, told = next(kinds), next(tokens)
+        events.append(TokenEvent(t_ns, kind, told, read, index in limited))  # type: ignore[arg-type]
     return tuple(events)
 
 

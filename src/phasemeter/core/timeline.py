@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import pairwise
-from typing import Literal
+from itertools import compress, islice, pairwise
+from operator import eq, ne, sub
+from typing import Literal, NamedTuple
 
 TokenKind = Literal["reasoning", "content", "refusal", "tool_call", "audio"]
 """Kinds of generated text, in the order in which they are counted within one event."""
@@ -35,8 +36,7 @@ class Outcome(StrEnum):
     ABANDONED = "abandoned"
 
 
-@dataclass(frozen=True, slots=True)
-class TokenEvent:
+class TokenEvent(NamedTuple):
     """One event that carried generated text of one kind.
 
     Attributes:
@@ -44,12 +44,15 @@ class TokenEvent:
         kind: Kind of the text.
         tokens: Tokens in the event, or None where the wire does not tell.
         read: Index of the read that completed the event. Two events of one read have no gap.
+        consumer_limited: The read had been there before the application asked for it, so its time
+            is the application's and not the arrival's.
     """
 
     t_ns: int
     kind: TokenKind
     tokens: int | None
     read: int
+    consumer_limited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +168,15 @@ class Timeline:
     @property
     def coalesced_events(self) -> int:
         """Token events that came in the same read as an earlier one: their gap is unknown."""
-        return sum(a.read == b.read for a, b in self._pairs())
+        reads = [event.read for event in self.events]
+        return sum(map(eq, reads, islice(reads, 1, None)))
+
+    @property
+    def consumer_limited_gaps(self) -> int | None:
+        """Gaps that the application limited; None where its pulls were not observed."""
+        if not self.consumer_waits_ns:
+            return None
+        return sum(later.consumer_limited for _, later in self.gaps())
 
     @property
     def prefill_s(self) -> float | None:
@@ -191,12 +202,19 @@ class Timeline:
 
     def gaps(self) -> Iterator[tuple[int, TokenEvent]]:
         """Yield (gap in ns, later event) for consecutive token events of different reads."""
-        for earlier, later in self._pairs():
+        for earlier, later in pairwise(self.events):
             if earlier.read != later.read:
                 yield later.t_ns - earlier.t_ns, later
 
-    def _pairs(self) -> Iterator[tuple[TokenEvent, TokenEvent]]:
-        return pairwise(self.events)
+    def gaps_ns(self) -> list[int]:
+        """Return the gaps of the stream in ns: those of `gaps` that no consumer limited."""
+        events = self.events
+        if any(event.consumer_limited for event in events):
+            return [gap_ns for gap_ns, later in self.gaps() if not later.consumer_limited]
+        times_ns = [event.t_ns for event in events]
+        reads = [event.read for event in events]
+        all_ns = map(sub, islice(times_ns, 1, None), times_ns)
+        return list(compress(all_ns, map(ne, islice(reads, 1, None), reads)))
 
 
 def shifted(timeline: Timeline, by_ns: int) -> Timeline:
@@ -214,7 +232,7 @@ def shifted(timeline: Timeline, by_ns: int) -> Timeline:
         headers_ns=move(timeline.headers_ns),
         first_event_ns=move(timeline.first_event_ns),
         ended_ns=timeline.ended_ns + by_ns,
-        events=tuple(replace(event, t_ns=event.t_ns + by_ns) for event in timeline.events),
+        events=tuple(event._replace(t_ns=event.t_ns + by_ns) for event in timeline.events),
         legs=tuple(
             Leg(leg.role, move(leg.sent_ns), move(leg.headers_ns), move(leg.ended_ns))
             for leg in timeline.legs

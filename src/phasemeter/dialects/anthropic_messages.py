@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from phasemeter.core.decoding import DecodedEvent, Decoder
 from phasemeter.core.framing import Frame
+from phasemeter.core.repeats import Varying
 from phasemeter.core.timeline import TokenKind, Usage
 from phasemeter.dialects.document import (
     Document,
@@ -47,6 +48,7 @@ class AnthropicMessages:
     path_suffixes = ("/v1/messages",)
     stream_suffixes = ()
     json_lines = False
+    varying = Varying(text_keys=("text", "thinking", "partial_json"))
 
     def decoder(self) -> Decoder:
         """Return a decoder, which remembers the counts: they come in several events."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phasemeter.core.decoding import DecodedEvent, Decoder, TokenPart
 from phasemeter.core.framing import Frame
+from phasemeter.core.repeats import Varying
 from phasemeter.core.timeline import TokenKind, Usage
 from phasemeter.dialects.document import (
     Document,
@@ -32,6 +33,7 @@ class GeminiGenerate:
     path_suffixes = (":streamGenerateContent", ":generateContent")
     stream_suffixes = (":streamGenerateContent",)
     json_lines = False
+    varying = Varying()
 
     def decoder(self) -> Decoder:
         """Return a decoder, which remembers the counts: a chunk may leave some of them out."""

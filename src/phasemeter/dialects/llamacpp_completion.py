@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phasemeter.core.decoding import DecodedEvent, Decoder
 from phasemeter.core.framing import Frame
+from phasemeter.core.repeats import Varying
 from phasemeter.core.timeline import Usage
 from phasemeter.dialects.document import (
     count_of,
@@ -24,6 +25,7 @@ class LlamaCppCompletion:
     path_suffixes = ("/completion", "/infill")
     stream_suffixes = ()
     json_lines = False
+    varying = Varying()
 
     def decoder(self) -> Decoder:
         """Return a decoder; this dialect has nothing to remember between events."""

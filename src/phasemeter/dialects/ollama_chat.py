@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phasemeter.core.decoding import DecodedEvent, Decoder
 from phasemeter.core.framing import Frame
+from phasemeter.core.repeats import Varying
 from phasemeter.core.timeline import TokenKind, Usage
 from phasemeter.dialects.document import (
     Document,
@@ -27,6 +28,7 @@ class OllamaChat:
     path_suffixes = ("/api/chat", "/api/generate")
     stream_suffixes = path_suffixes
     json_lines = True
+    varying = Varying(text_keys=("content", "response", "thinking", "created_at"))
 
     def decoder(self) -> Decoder:
         """Return a decoder; this dialect has nothing to remember between lines."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from phasemeter.core.decoding import DecodedEvent, Decoder, TokenPart
 from phasemeter.core.framing import Frame
+from phasemeter.core.repeats import Varying
 from phasemeter.core.timeline import TokenKind, Usage
 from phasemeter.dialects.document import count_of, has_text, object_in, open_frame
 from phasemeter.dialects.openai_usage import (
@@ -42,6 +43,18 @@ class OpenAIChat:
     path_suffixes = ("/chat/completions",)
     stream_suffixes = ()
     json_lines = False
+    varying = Varying(
+        text_keys=(
+            "content",
+            "reasoning_content",
+            "reasoning",
+            "refusal",
+            "arguments",
+            "obfuscation",
+        ),
+        number_keys=("total_tokens",),
+        running_count_key="completion_tokens",
+    )
 
     def decoder(self) -> Decoder:
         """Return a decoder, which remembers whether text came in deltas."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from phasemeter.core.decoding import DecodedEvent, Decoder
 from phasemeter.core.framing import Frame
+from phasemeter.core.repeats import Varying
 from phasemeter.core.timeline import TokenKind
 from phasemeter.dialects.openai_chat import decode_choices
 
@@ -18,6 +19,9 @@ class OpenAICompletions:
     path_suffixes = ("/completions",)
     stream_suffixes = ()
     json_lines = False
+    varying = Varying(
+        text_keys=("text",), number_keys=("total_tokens",), running_count_key="completion_tokens"
+    )
 
     def decoder(self) -> Decoder:
         """Return a decoder; this dialect has nothing to remember between events."""

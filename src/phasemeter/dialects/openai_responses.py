@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from phasemeter.core.decoding import DecodedEvent, Decoder
 from phasemeter.core.errors import classify_error_object
 from phasemeter.core.framing import Frame
+from phasemeter.core.repeats import Varying
 from phasemeter.core.timeline import TokenKind
 from phasemeter.dialects.document import (
     Document,
@@ -59,6 +60,7 @@ class OpenAIResponses:
     path_suffixes = ("/responses",)
     stream_suffixes = ()
     json_lines = False
+    varying = Varying(text_keys=("delta", "obfuscation"), number_keys=("sequence_number",))
 
     def decoder(self) -> Decoder:
         """Return a decoder; this dialect has nothing to remember between events."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phasemeter.core.decoding import DecodedEvent, Decoder
 from phasemeter.core.framing import Frame
+from phasemeter.core.repeats import Varying
 from phasemeter.core.timeline import Usage
 from phasemeter.dialects.document import (
     count_of,
@@ -22,6 +23,7 @@ class TgiGenerate:
     path_suffixes = ("/generate_stream",)
     stream_suffixes = path_suffixes
     json_lines = False
+    varying = Varying()
 
     def decoder(self) -> Decoder:
         """Return a decoder, which remembers whether text came in tokens."""

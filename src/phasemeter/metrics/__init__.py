@@ -10,6 +10,7 @@ from phasemeter.metrics.e2e import E2E
 from phasemeter.metrics.e2e_response import E2E_RESPONSE
 from phasemeter.metrics.fluidity import fluidity
 from phasemeter.metrics.gap import GAP
+from phasemeter.metrics.gap_raw import GAP_RAW
 from phasemeter.metrics.goodput import goodput_per_s, meets
 from phasemeter.metrics.itl import ITL
 from phasemeter.metrics.metric import Metric, Population
@@ -30,6 +31,7 @@ BUILTIN: tuple[Metric, ...] = (
     TTFE,
     TTFA,
     GAP,
+    GAP_RAW,
     ITL,
     STALL,
     TPOT,
@@ -52,6 +54,7 @@ __all__ = [
     "E2E",
     "E2E_RESPONSE",
     "GAP",
+    "GAP_RAW",
     "ITL",
     "QUEUE",
     "SEND",

@@ -13,7 +13,7 @@ STALL_FACTOR = 5.0
 
 def stalls_ns(timeline: Timeline, factor: float = STALL_FACTOR) -> list[int]:
     """Return the gaps in ns that exceed `factor` times the stream's median gap, in order."""
-    gaps_ns = [gap_ns for gap_ns, _ in timeline.gaps()]
+    gaps_ns = timeline.gaps_ns()
     if not gaps_ns:
         return []
     limit_ns = factor * median_low(gaps_ns)

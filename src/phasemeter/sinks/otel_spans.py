@@ -11,7 +11,6 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from phasemeter.core.clock import PROCESS_ANCHOR
 from phasemeter.core.timeline import Timeline
 from phasemeter.sinks import semconv as names
-from phasemeter.sinks.consumer_limited import limited_gaps
 from phasemeter.sinks.otel_attributes import error_type_of, request_attributes
 from phasemeter.transports.request import RequestInfo
 
@@ -109,7 +108,7 @@ def _response_attributes(request: RequestInfo, timeline: Timeline) -> Attributes
 
 
 def _stream_attributes(timeline: Timeline) -> dict[str, float | int | None]:
-    gaps_ns = sorted(gap_ns for gap_ns, _ in timeline.gaps())
+    gaps_ns = sorted(timeline.gaps_ns())
     return {
         names.RESPONSE_TIME_TO_FIRST_CHUNK: _since_start_s(timeline, timeline.first_event_ns),
         names.TIME_TO_FIRST_TOKEN: _since_start_s(timeline, timeline.first_token_ns),
@@ -118,7 +117,7 @@ def _stream_attributes(timeline: Timeline) -> dict[str, float | int | None]:
         names.GAP_P99: _rank_s(gaps_ns, 0.99),
         names.GAP_MAX: _rank_s(gaps_ns, 1.0),
         names.COALESCED_EVENTS: timeline.coalesced_events,
-        names.CONSUMER_LIMITED_GAPS: limited_gaps(timeline),
+        names.CONSUMER_LIMITED_GAPS: timeline.consumer_limited_gaps,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -42,7 +42,8 @@ class TimedCall:
     Attributes:
         meter: The state machine that the stream feeds.
         stamps_ns: Time of the read of each chunk handed on.
-        waits_ns: For each chunk, how long the consumer took to ask for the next.
+        handed_ns: When each chunk was handed to the application.
+        asked_ns: When the application asked for the chunk after it.
         source: Where the times of the reads are found; None where the clock is read at the yield.
         timeline: What was measured, once the response has ended.
     """
@@ -57,7 +58,8 @@ class TimedCall:
             tags=info.tags,
         )
         self.stamps_ns: list[int] = []
-        self.waits_ns: list[int] = []
+        self.handed_ns: list[int] = []
+        self.asked_ns: list[int] = []
         self.source: Stamps | None = None
         self.timeline: Timeline | None = None
         self._info = info
@@ -144,7 +146,7 @@ class TimedCall:
         self._loop = None
         with guard("ending a timed response"):
             if self._info.streamed:
-                self.meter.consumer_waits_ns += waits_per_read(self.stamps_ns, self.waits_ns)
+                self.meter.on_consumer(self.stamps_ns, self.handed_ns, self.asked_ns)
             timeline = self.meter.finish(ended_ns, end, error_type)
             if timeline.outcome in (Outcome.OK, Outcome.EMPTY) and end is not StreamEnd.EOF:
                 # The answer was complete; how its connection was put away is no part of it.
@@ -176,23 +178,6 @@ def open_call(recorder: Recorder, request: HttpRequest) -> TimedCall | None:
         info = describe(request, dialect, started_ns=started_ns, tags=current_tags())
         return TimedCall(recorder, info, dialect)
     return None
-
-
-def waits_per_read(stamps_ns: Sequence[int], waits_ns: Sequence[int]) -> list[int]:
-    """Sum consumer waits over the chunks of each read, in order of the reads.
-
-    The wait at index r is the time that the application kept the chunks of read r, so it lies between
-    read r and read r + 1.
-    """
-    per_read: list[int] = []
-    last_ns: int | None = None
-    for stamp_ns, wait_ns in zip(stamps_ns, waits_ns, strict=False):
-        if stamp_ns == last_ns:
-            per_read[-1] += wait_ns
-        else:
-            per_read.append(wait_ns)
-            last_ns = stamp_ns
-    return per_read
 
 
 def _running_loop() -> AbstractEventLoop | None:

@@ -57,20 +57,20 @@ class TimedByteStream(_Timed):
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the inner stream's chunks."""
-        # hot: two clock reads, one stamp look-up, three appends a chunk; see benchmarks/sdk_chunk.py
+        # hot: two clock reads, one stamp look-up, four appends a chunk; see benchmarks/sdk_chunk.py
         call = self._call
         now_ns = call.recorder.now_ns
         on_read = call.meter.on_read
         reads = call.source or _Reads(now_ns)
-        stamps_ns, waits_ns = call.stamps_ns, call.waits_ns
+        stamps_ns, handed_ns, asked_ns = call.stamps_ns, call.handed_ns, call.asked_ns
         try:
             for chunk in cast(ClosableBytes, self._inner):
                 read_ns = reads.last_read_ns or now_ns()
                 on_read(read_ns, chunk)
                 stamps_ns.append(read_ns)
-                handed_ns = now_ns()
+                handed_ns.append(now_ns())
                 yield chunk
-                waits_ns.append(now_ns() - handed_ns)
+                asked_ns.append(now_ns())
                 if not len(stamps_ns) % _DIGEST_EVERY:
                     # Asked for more: the time until more arrives is ours.
                     _digest(call)
@@ -99,15 +99,15 @@ class TimedAsyncByteStream(_Timed):
         now_ns = call.recorder.now_ns
         on_read = call.meter.on_read
         reads = call.source or _Reads(now_ns)
-        stamps_ns, waits_ns = call.stamps_ns, call.waits_ns
+        stamps_ns, handed_ns, asked_ns = call.stamps_ns, call.handed_ns, call.asked_ns
         try:
             async for chunk in cast(AsyncClosableBytes, self._inner):
                 read_ns = reads.last_read_ns or now_ns()
                 on_read(read_ns, chunk)
                 stamps_ns.append(read_ns)
-                handed_ns = now_ns()
+                handed_ns.append(now_ns())
                 yield chunk
-                waits_ns.append(now_ns() - handed_ns)
+                asked_ns.append(now_ns())
                 if not len(stamps_ns) % _DIGEST_EVERY:
                     _digest(call)
         except GeneratorExit:

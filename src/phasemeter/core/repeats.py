@@ -1,0 +1,116 @@
+"""Recognises events that say what an earlier one said, but for their text.
+
+Most events of a response are written alike: the same JSON with another piece of text. Parsing each costs
+several us; comparing the bytes around the text costs one. What is compared is exact: the bytes outside the
+varying values must be the same, each varying value must be a well-formed JSON string or integer, and
+text must be empty where it was empty. A dialect names the values that may vary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_STRING = re.compile(
+    rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+'  # up to its closing quote
+)
+_INTEGER = re.compile(rb"(?:0|[1-9][0-9]{0,17})(?![0-9.eE])")
+_MOST_FRUITLESS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Varying:
+    """The values of a dialect's events that may differ between events of the same meaning.
+
+    Attributes:
+        text_keys: Keys of strings that mean nothing but "there is text" or "there is none".
+        number_keys: Keys of integers that mean nothing here.
+        running_count_key: Key of the running total of generated tokens, where events tell one.
+    """
+
+    text_keys: Sequence[str] = ()
+    number_keys: Sequence[str] = ()
+    running_count_key: str | None = None
+
+    def pattern(self) -> re.Pattern[bytes] | None:
+        """Return what finds the start of each varying value; None where nothing may vary."""
+        texts = b"|".join(re.escape(key.encode()) for key in self.text_keys)
+        if not texts:
+            return None
+        names = [*self.number_keys, *([self.running_count_key] if self.running_count_key else [])]
+        numbers = b"|".join(re.escape(key.encode()) for key in names) or rb"(?!)"
+        return re.compile(
+            rb'(?<!\\)"(?:(?:' + texts + rb')":[ ]?"|(?P<number>' + numbers + rb')":[ ]?(?=[0-9]))'
+        )
+
+
+class Repeats:
+    """Compares blocks with the last one learned. A few of them a response; not thread-safe.
+
+    Args:
+        varying: What may vary.
+
+    Attributes:
+        running_count: Running total in the last block that matched; None where events tell none.
+    """
+
+    def __init__(self, varying: Varying) -> None:
+        self.running_count: int | None = None
+        self._starts = varying.pattern()
+        self._running_count_key = (varying.running_count_key or "").encode()
+        self._prefix = b""
+        self._slots: tuple[tuple[re.Pattern[bytes], bool, bool, bytes], ...] = ()
+        self._fruitless = 0
+
+    def matches(self, block: bytes) -> bool:
+        """Tell whether a block says what the learned one said, but for text and running count."""
+        if not self._slots or not block.startswith(self._prefix):
+            return False
+        place = len(self._prefix)
+        for value, was_empty, is_running_count, after in self._slots:
+            found = value.match(block, place)
+            if found is None:
+                return False
+            end = found.end()
+            if (end == place) is not was_empty or not block.startswith(after, end):
+                return False
+            if is_running_count:
+                self.running_count = int(found[0])
+            place = end + len(after)
+        self._fruitless = 0
+        return place == len(block)
+
+    def forget(self) -> None:
+        """Match nothing until a block is learned: another kind of event has come in between."""
+        self._slots = ()
+
+    def learn(self, block: bytes, running_count: int | None) -> None:
+        """Take a block as the one to compare with.
+
+        To be called only with blocks whose meaning is one piece of text and perhaps a running count.
+        """
+        if self._starts is None or self._fruitless > _MOST_FRUITLESS:
+            return
+        self._fruitless += 1
+        self._slots = ()
+        slots: list[tuple[re.Pattern[bytes], bool, bool]] = []
+        counts: list[int] = []
+        cuts = [0]
+        for start in self._starts.finditer(block):
+            value = _STRING if start["number"] is None else _INTEGER
+            found = value.match(block, start.end())
+            if found is None:
+                continue
+            is_running_count = start["number"] == self._running_count_key
+            if is_running_count:
+                counts.append(int(found[0]))
+            slots.append((value, found.end() == start.end(), is_running_count))
+            cuts += (found.start(), found.end())
+        if counts != ([] if running_count is None else [running_count]):
+            return
+        cuts.append(len(block))
+        self.running_count = running_count
+        self._prefix = block[: cuts[1]]
+        afters = (block[cuts[i] : cuts[i + 1]] for i in range(2, len(cuts), 2))
+        self._slots = tuple((*slot, after) for slot, after in zip(slots, afters, strict=True))

@@ -1,0 +1,26 @@
+"""Raw gap: every gap as the application lived it, those included that it limited itself; in ns, over gaps.
+
+Only of responses that were handed to an application: elsewhere it is `gap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phasemeter.core.timeline import Timeline
+from phasemeter.metrics.metric import Metric
+
+
+def _samples(timeline: Timeline) -> Iterable[int]:
+    if not timeline.streamed or not timeline.consumer_waits_ns:
+        return ()
+    return (gap_ns for gap_ns, _ in timeline.gaps())
+
+
+GAP_RAW = Metric(
+    name="gap_raw",
+    title="gap, consumer-limited ones included",
+    formula="t(event k) - t(event k-1), different reads, of responses handed to an application",
+    population="gaps",
+    samples=_samples,
+)

@@ -1,0 +1,63 @@
+"""What an application's pulls say about the reads."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phasemeter.core.consumer import consumer_view
+
+MS = 1_000_000
+
+
+def view(stamps_ms, handed_ms, asked_ms):
+    return consumer_view(
+        *([round(t * MS) for t in times] for times in (stamps_ms, handed_ms, asked_ms))
+    )
+
+
+def test_waits_are_summed_over_the_chunks_of_a_read():
+    """Index r is the time that the application kept read r; a chunk not given back has no wait."""
+    waits_ns, _ = consumer_view([10, 10, 20, 30], [11, 13, 21, 31], [12, 15, 25])
+
+    assert waits_ns == [3, 4]
+    assert consumer_view([], [], []) == ([], frozenset())
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 100))))
+def test_no_wait_is_lost(chunks):
+    """The sum over reads is the sum over chunks."""
+    stamps = sorted(stamp for stamp, _ in chunks)
+    waits = [wait for _, wait in chunks]
+
+    per_read, limited = consumer_view(
+        stamps, stamps, [a + b for a, b in zip(stamps, waits, strict=True)]
+    )
+
+    assert sum(per_read) == sum(waits)
+    assert len(per_read) == len(set(stamps))
+    assert all(0 < read < len(per_read) for read in limited)
+
+
+@pytest.mark.parametrize(
+    ("asked_ms", "limited"),
+    [
+        ((149.9, 172), {1}),  # asked at 149.9 and there at 150: it had been waiting
+        ((130, 172), set()),  # waited 20 ms for the server after asking
+        ((100.1, 170.9), {2}),
+        ((149.9, 170.9), {1, 2}),
+        ((155, 180), set()),  # stamped while the application was away: these are arrivals
+        ((100.2, 150.2), set()),  # never away
+    ],
+)
+def test_a_read_that_was_there_before_it_was_asked_for_is_limited(asked_ms, limited):
+    """Reads at 100, 150 and 171 ms, each handed over at once."""
+    _, found = view((100, 150, 171), (100, 150, 171), asked_ms)
+
+    assert found == limited
+
+
+def test_the_chunks_of_one_read_are_one_wait():
+    """20 ms on each of two chunks of a read: what comes then had been waiting 40 ms, not 20."""
+    _, limited = view((100, 100, 140.1), (100, 120, 140.1), (120, 140))
+
+    assert limited == {1}
