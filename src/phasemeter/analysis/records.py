@@ -44,6 +44,10 @@ class Mark:
     end_ns: int
 
 
+Lag = tuple[float, float, float]
+"""p50, p99 and maximum, ns."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerEnd:
     """What a load worker said about itself at its end; None where it did not say.
@@ -53,20 +57,34 @@ class WorkerEnd:
         ended: `done` or `interrupted`.
         cpu_s: CPU time it used.
         wall_s: Wall time it ran.
+        cpu_wait_s: How long it was ready to run while another process had its core.
+        machine_busy_cores: Cores of its machine at work on average meanwhile, its own work included.
+        steal_share: Share of the machine's time that its hypervisor took.
+        cpus: Cores that it could run on; None for all.
         reads: Socket reads it made.
         token_events: Token events it saw.
-        loop_lag_ns: p50, p99 and maximum of how late its loop came round.
-        send_lag_ns: p50, p99 and maximum of how late its sends were.
+        loop_lag_ns: p50, p99 and maximum of the time that a turn of its loop took.
+        wake_lag_ns: The same of how late its loop came to run.
+        send_lag_ns: The same of how late its sends were.
+        read_lag_ns: The same of how long bytes had waited when it read them.
+        histograms: HdrHistograms of its lags in us, V2 compressed as base64, by name.
     """
 
     worker: int
     ended: str
     cpu_s: float | None = None
     wall_s: float | None = None
+    cpu_wait_s: float | None = None
+    machine_busy_cores: float | None = None
+    steal_share: float | None = None
+    cpus: tuple[int, ...] | None = None
     reads: int | None = None
     token_events: int | None = None
-    loop_lag_ns: tuple[float, float, float] | None = None
-    send_lag_ns: tuple[float, float, float] | None = None
+    loop_lag_ns: Lag | None = None
+    wake_lag_ns: Lag | None = None
+    send_lag_ns: Lag | None = None
+    read_lag_ns: Lag | None = None
+    histograms: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,10 +280,17 @@ def _parse_worker(document: Mapping[str, object]) -> WorkerEnd:
         ended=str(document["ended"]),
         cpu_s=_number(document.get("cpu_s")),
         wall_s=_number(document.get("wall_s")),
+        cpu_wait_s=_number(document.get("cpu_wait_s")),
+        machine_busy_cores=_number(document.get("machine_busy_cores")),
+        steal_share=_number(document.get("steal_share")),
+        cpus=_whole_numbers(document.get("cpus")),
         reads=_whole_number(document.get("reads")),
         token_events=_whole_number(document.get("token_events")),
         loop_lag_ns=_triple(document.get("loop_lag_ns")),
+        wake_lag_ns=_triple(document.get("wake_lag_ns")),
         send_lag_ns=_triple(document.get("send_lag_ns")),
+        read_lag_ns=_triple(document.get("read_lag_ns")),
+        histograms=_texts(document.get("histograms")),
     )
 
 
@@ -277,7 +302,16 @@ def _whole_number(value: object) -> int | None:
     return None if value is None else int(str(value))
 
 
-def _triple(value: object) -> tuple[float, float, float] | None:
+def _whole_numbers(value: object) -> tuple[int, ...] | None:
+    return tuple(int(str(one)) for one in value) if isinstance(value, list) else None
+
+
+def _texts(value: object) -> Mapping[str, str]:
+    texts = value if isinstance(value, dict) else {}
+    return {str(name): text for name, text in texts.items() if isinstance(text, str)}
+
+
+def _triple(value: object) -> Lag | None:
     if not isinstance(value, list) or len(value) != 3 or any(item is None for item in value):
         return None
     p50, p99, maximum = (float(item) for item in value)

@@ -97,6 +97,42 @@ class Validity(TypedDict):
     reasons: list[str]
 
 
+class WorkerHealth(TypedDict):
+    """One load process about itself; shares from 0 to 1, of one core where they are of CPU time.
+
+    `cpu_wait_share` is the share of its time in which it was ready and another process had its core.
+    """
+
+    worker: int
+    ended: str
+    cpu_share: float | None
+    cpu_wait_share: float | None
+    cpus: list[int] | None
+    loop_lag_p99_ms: float | None
+    wake_lag_p99_ms: float | None
+    read_lag_p99_ms: float | None
+    send_lag_p99_ms: float | None
+
+
+class Health(TypedDict):
+    """How well the measuring itself went.
+
+    `lags` holds, merged over the workers, `loop_lag` (time that a turn of the loop took), `wake_lag`
+    (how late it came to run), `read_lag` (arrival of bytes to their reading), `parse_lag` (end of a
+    response to its decoding), `send_lag` (intended to real start) and, from the records,
+    `connection_wait` (start of a request to a connection that could carry it). `events_per_read` counts
+    the reads that brought so many token events. `other_load_cores` is how many cores other processes
+    kept busy on average, `steal_share` which share of the machine's time its hypervisor took.
+    """
+
+    workers: list[WorkerHealth]
+    lags: dict[str, Percentiles]
+    events_per_read: dict[str, int]
+    other_load_cores: float | None
+    steal_share: float | None
+    governor: str | None
+
+
 class Summary(GroupSummary):
     """The document of `phasemeter report --json`."""
 
@@ -104,3 +140,4 @@ class Summary(GroupSummary):
     stamp_source: str | None
     detections: list[Detection]
     validity: Validity
+    health: Health

@@ -6,9 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from phasemeter.analysis.detectors import detect
+from phasemeter.analysis.health import connection_waits_ns, health_of
 from phasemeter.analysis.histogram import histogram_of, percentiles
 from phasemeter.analysis.records import RunRecords
+from phasemeter.analysis.run_detectors import detect_in_run
 from phasemeter.analysis.samples import Samples, by_class, class_of, collect, pooled
 from phasemeter.analysis.shape import (
     ClassSummary,
@@ -24,7 +28,6 @@ from phasemeter.core.timeline import Outcome, Timeline
 from phasemeter.metrics import BUILTIN
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
 
@@ -41,8 +44,9 @@ def summarise(run: RunRecords, samples: Mapping[str, Samples] | None = None) -> 
         **group,
         throughput=throughput(run.timelines),
         stamp_source=_one_source(sources),
-        detections=detect(run.timelines),
+        detections=[*detect(run.timelines), *detect_in_run(run)],
         validity=judge(_evidence(run, group, sources)),
+        health=health_of(run),
     )
 
 
@@ -120,6 +124,10 @@ def _one_source(sources: frozenset[str]) -> str | None:
     return next(iter(sources)) if len(sources) == 1 else "mixed"
 
 
+def _p99_ms(values_ns: Sequence[int]) -> float | None:
+    return _row(np.array(values_ns, dtype=np.int64))["p99"]
+
+
 def _evidence(run: RunRecords, group: GroupSummary, sources: frozenset[str]) -> Evidence:
     lengths = [len(timeline.events) for timeline in run.timelines]
     return Evidence(
@@ -128,6 +136,8 @@ def _evidence(run: RunRecords, group: GroupSummary, sources: frozenset[str]) -> 
         token_events=sum(lengths),
         streams_with_tokens=sum(length > 0 for length in lengths),
         coalesced_events=group["coalesced_events"],
+        median_gap_ms=group["metrics"]["gap"]["p50"],
+        connection_wait_ms=_p99_ms(connection_waits_ns(run.timelines, reused=True)),
         stamp_sources=sources,
         clock_steps=sum(timeline.clock_stepped for timeline in run.timelines),
         workers=run.workers,

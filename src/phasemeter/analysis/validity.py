@@ -6,13 +6,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from phasemeter.analysis.health import cpu_share
 from phasemeter.analysis.records import WorkerEnd
 from phasemeter.analysis.shape import RequestCounts, Validity, ValidityVerdict
+from phasemeter.core.clock import NS_PER_MS
 
 COALESCED_SHARE_SUSPECT = 0.05
-LOOP_LAG_SUSPECT_MS = 5.0
-LOOP_LAG_INVALID_MS = 50.0
+STAMP_LAG_SUSPECT_SHARE = 0.05
+STAMP_LAG_INVALID_SHARE = 0.1
+"""Shares of the median gap: a gap lies between two stamps, each of which may be late by so much."""
+
+STAMP_LAG_SUSPECT_LEAST_MS = 1.0
+STAMP_LAG_INVALID_LEAST_MS = 2.0
+STAMP_LAG_SUSPECT_MS = 5.0
+STAMP_LAG_INVALID_MS = 50.0
+"""For runs without gaps."""
+
 SEND_LAG_SUSPECT_MS = 50.0
+CONNECTION_WAIT_SUSPECT_MS = 50.0
+CPU_SHARE_SUSPECT = 0.9
+STEAL_SHARE_SUSPECT = 0.05
 FAILED_SHARE_SUSPECT = 0.05
 FAILED_SHARE_INVALID = 0.5
 
@@ -27,6 +40,8 @@ class Evidence:
         token_events: Token events of all responses.
         streams_with_tokens: Responses with at least one token event.
         coalesced_events: Token events without a gap of their own.
+        median_gap_ms: Median of the gaps; None without gaps.
+        connection_wait_ms: p99 of how long requests on kept connections waited until they were sent.
         stamp_sources: Every stamp source that occurs.
         clock_steps: Responses during which the wall clock moved.
         workers: What the workers said at their end.
@@ -39,6 +54,8 @@ class Evidence:
     token_events: int = 0
     streams_with_tokens: int = 0
     coalesced_events: int = 0
+    median_gap_ms: float | None = None
+    connection_wait_ms: float | None = None
     stamp_sources: frozenset[str] = frozenset()
     clock_steps: int = 0
     workers: Sequence[WorkerEnd] = ()
@@ -141,20 +158,46 @@ def coalesced(evidence: Evidence) -> Reason | None:
     )
 
 
-def loop_lag(evidence: Evidence) -> Reason | None:
-    """Stamps taken in user space are late by the lag of the loop that takes them."""
+def late_stamps(evidence: Evidence) -> Reason | None:
+    """Stamps taken in user space are late by as much as this process is late to take them."""
     if not evidence.stamp_sources - {"kernel"}:
         return None
-    lags_ms = [worker.loop_lag_ns[1] / 1e6 for worker in evidence.workers if worker.loop_lag_ns]
+    lags_ms = [lag for worker in evidence.workers if (lag := _stamp_lag_ms(worker)) is not None]
     if not lags_ms:
         return None  # silent workers have a rule of their own; an application has no driver loop
     worst_ms = max(lags_ms)
-    if worst_ms <= LOOP_LAG_SUSPECT_MS:
+    suspect_ms, invalid_ms = _stamp_limits_ms(evidence.median_gap_ms)
+    if worst_ms <= suspect_ms:
         return None
-    severity: Literal["suspect", "invalid"] = (
-        "invalid" if worst_ms > LOOP_LAG_INVALID_MS else "suspect"
+    severity: Literal["suspect", "invalid"] = "invalid" if worst_ms > invalid_ms else "suspect"
+    gaps = evidence.median_gap_ms
+    beside = "" if gaps is None else f", beside gaps of {gaps:.1f} ms (p50)"
+    return Reason(
+        severity,
+        f"user-space stamps were up to {worst_ms:.1f} ms late (p99){beside}: the client was kept from "
+        "its core or had too much to do",
     )
-    return Reason(severity, f"user-space stamps with a client loop lag of {worst_ms:.1f} ms (p99)")
+
+
+def _stamp_lag_ms(worker: WorkerEnd) -> float | None:
+    """Return how late a worker's stamps were, p99.
+
+    The kernel tells it directly; where it does not, a read waits at worst for the loop to come to run
+    and for a turn to end.
+    """
+    if worker.read_lag_ns is not None:
+        return worker.read_lag_ns[1] / NS_PER_MS
+    told_ms = [lag[1] / NS_PER_MS for lag in (worker.wake_lag_ns, worker.loop_lag_ns) if lag]
+    return max(told_ms, default=None)
+
+
+def _stamp_limits_ms(median_gap_ms: float | None) -> tuple[float, float]:
+    if median_gap_ms is None:
+        return STAMP_LAG_SUSPECT_MS, STAMP_LAG_INVALID_MS
+    return (
+        max(STAMP_LAG_SUSPECT_LEAST_MS, STAMP_LAG_SUSPECT_SHARE * median_gap_ms),
+        max(STAMP_LAG_INVALID_LEAST_MS, STAMP_LAG_INVALID_SHARE * median_gap_ms),
+    )
 
 
 def send_lag(evidence: Evidence) -> Reason | None:
@@ -165,14 +208,52 @@ def send_lag(evidence: Evidence) -> Reason | None:
     return Reason("suspect", f"requests were sent up to {max(lags_ms):.0f} ms late (p99)")
 
 
+def connection_wait(evidence: Evidence) -> Reason | None:
+    """A pool that is too small makes requests wait in the client, inside ttft."""
+    wait_ms = evidence.connection_wait_ms
+    if wait_ms is None or wait_ms <= CONNECTION_WAIT_SUSPECT_MS:
+        return None
+    return Reason(
+        "suspect",
+        f"requests waited up to {wait_ms:.0f} ms (p99) in the client for a free connection: ttft "
+        "contains that",
+    )
+
+
+def worker_busy(evidence: Evidence) -> Reason | None:
+    """A process that needs its whole core cannot keep to the plan."""
+    shares = [share for worker in evidence.workers if (share := cpu_share(worker)) is not None]
+    if not shares or max(shares) <= CPU_SHARE_SUSPECT:
+        return None
+    return Reason(
+        "suspect",
+        f"a load worker used {max(shares):.0%} of a core: the client was at its limit, so use more "
+        "workers",
+    )
+
+
+def stolen_time(evidence: Evidence) -> Reason | None:
+    """Time that a hypervisor takes stops the clock of nobody, and delays even the kernel's stamps."""
+    shares = [one.steal_share for one in evidence.workers if one.steal_share is not None]
+    if not shares or max(shares) <= STEAL_SHARE_SUSPECT:
+        return None
+    return Reason(
+        "suspect",
+        f"the hypervisor took {max(shares):.1%} of this machine's time: arrivals may be stamped late",
+    )
+
+
 RULES: tuple[Callable[[Evidence], Reason | None], ...] = (
     nothing_finished,
     many_failed,
     issued_mismatch,
-    loop_lag,
+    late_stamps,
     clock_steps,
     coalesced,
     send_lag,
+    connection_wait,
+    worker_busy,
+    stolen_time,
     unreadable_lines,
     workers_missing,
     workers_stopped,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import heapq
 import select
 import selectors
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from phasemeter.dialects import by_name
 from phasemeter.load.connection import Connection
 from phasemeter.load.exchange import Exchange, ExchangeOwner, error_name
 from phasemeter.load.flight import Flight
+from phasemeter.load.health import Health
 from phasemeter.load.plan import Plan, PlannedRequest, UserFlow, share_of
 from phasemeter.load.pool import ConnectionPool
 from phasemeter.load.prepare import Prepared, Preparer
@@ -33,7 +33,6 @@ _TIME_TO_SPARE_NS = NS_PER_MS
 _PAUSE_AFTER_FAILURE_NS = 100 * NS_PER_MS
 _DIGEST_READS = 50  # about 0.3 ms
 _MOST_TO_DIGEST = 256
-_MAX_LAG_SAMPLES = 1_000_000
 
 
 @dataclass(slots=True)
@@ -81,9 +80,7 @@ class Driver:
 
     Attributes:
         counts: Running totals, for progress.
-        loop_lag_ns: Time each turn of the loop took to work off what was ready.
-        send_lag_ns: Start minus intended start of each request.
-        read_lag_ns: How long what was read had waited since its arrival, where the kernel told that.
+        health: How late the driver itself was.
     """
 
     def __init__(
@@ -100,9 +97,7 @@ class Driver:
         on_finished: Callable[[Timeline], None],
     ) -> None:
         self.counts = Counts()
-        self.loop_lag_ns = array("q")
-        self.send_lag_ns = array("q")
-        self.read_lag_ns = array("q")
+        self.health = Health()
         self._plan = plan
         self._target = target
         self._worker, self._workers = worker, workers
@@ -146,6 +141,9 @@ class Driver:
             while True:
                 t_ns = now_ns()
                 if t_ns >= next_tick_ns:
+                    if next_tick_ns:
+                        self.health.wake_lag.add(t_ns - next_tick_ns)
+                    self.health.fold_some()
                     next_tick_ns = t_ns + _TICK_NS
                     stopped = should_stop()
                     self._time_out(t_ns)
@@ -224,8 +222,7 @@ class Driver:
         )
         self._flights[flight] = due.user
         self.counts.issued += 1
-        if len(self.send_lag_ns) < _MAX_LAG_SAMPLES:
-            self.send_lag_ns.append(flight.started_ns - due.intended_ns)
+        self.health.send_lag.add(flight.started_ns - due.intended_ns)
         flight.start()
         self._on_issued(flight)
 
@@ -274,8 +271,7 @@ class Driver:
                 self._serve(key.data, events)
             if self._due:
                 self._start_due()  # a start does not wait for the reads of this turn
-        if len(self.loop_lag_ns) < _MAX_LAG_SAMPLES:
-            self.loop_lag_ns.append(now_ns() - begun_ns)
+        self.health.loop_lag.add(now_ns() - begun_ns)
 
     def _serve(self, exchange: Exchange, events: int) -> None:
         if exchange.done:
@@ -283,8 +279,8 @@ class Driver:
         if events & selectors.EVENT_READ:
             exchange.on_readable()
             lag_ns = exchange.connection.read_lag_ns
-            if lag_ns is not None and len(self.read_lag_ns) < _MAX_LAG_SAMPLES:
-                self.read_lag_ns.append(lag_ns)
+            if lag_ns is not None:
+                self.health.read_lag.add(lag_ns)
         if events & selectors.EVENT_WRITE and not exchange.done:
             exchange.advance()
         if not exchange.done:
@@ -377,6 +373,7 @@ class Driver:
         if timeline is None:
             return
         self._to_digest.popleft()
+        self.health.parse_lag.add(max(now_ns() - flight.ended_ns, 0))
         if timeline.outcome is Outcome.OK:
             self.counts.ok += 1
         else:

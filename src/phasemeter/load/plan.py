@@ -98,15 +98,17 @@ class ArrivalFlow:
 
     def requests(self, seed: int) -> Iterator[PlannedRequest]:
         """Yield all requests of the flow in order of their offsets."""
-        start_ns, stop_ns = round(self.start_s * NS_PER_S), round(self.stop_s * NS_PER_S)
-        rng = Random(f"{seed}/{self.name}/arrivals")
-        offsets = offsets_ns(self.process, self.rate_per_s, rng, start_ns, stop_ns)
-        for index, offset_ns in enumerate(offsets):
-            if self.max_requests is not None and index >= self.max_requests:
-                return
+        for index, offset_ns in enumerate(self.offsets_ns(seed)):
             key = f"{self.name}-{index}"
             drawn = draw_class(self.mix, Random(f"{seed}/{key}"))
             yield PlannedRequest(key, drawn, self.tags, offset_ns)
+
+    def offsets_ns(self, seed: int) -> Iterator[int]:
+        """Yield when each request arrives, from the run's start."""
+        start_ns, stop_ns = round(self.start_s * NS_PER_S), round(self.stop_s * NS_PER_S)
+        rng = Random(f"{seed}/{self.name}/arrivals")
+        offsets = offsets_ns(self.process, self.rate_per_s, rng, start_ns, stop_ns)
+        return islice(offsets, self.max_requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,23 @@ class Plan:
             "drain_s": self.drain_s,
             "seed": self.seed,
         }
+
+
+def planned_arrivals_ns(document: Mapping[str, object]) -> list[int]:
+    """Return when the open-loop requests of a plan arrive, from its `as_document`.
+
+    Empty where the plan has none, or is no plan that can be read.
+    """
+    flows = document.get("flows")
+    arrivals: list[int] = []
+    try:
+        for flow in flows if isinstance(flows, list) else ():
+            if flow["kind"] == "arrivals":
+                named = {name: value for name, value in flow.items() if name != "kind"}
+                arrivals += ArrivalFlow(**named).offsets_ns(int(str(document["seed"])))
+    except (KeyError, TypeError, ValueError):
+        return []
+    return sorted(arrivals)
 
 
 def share_of(total: int | None, worker: int, workers: int) -> int | None:

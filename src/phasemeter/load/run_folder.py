@@ -99,8 +99,15 @@ def host_facts() -> dict[str, object]:
         "python": platform.python_version(),
         "cpu_model": _cpu_model(),
         "cores": os.cpu_count(),
-        "governor": _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "governor": _governor(),
     }
+
+
+def _governor() -> str | None:
+    """Return what decides on the cores' clock rate, of all cores; None where that is not told."""
+    paths = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
+    told = {_read(str(path)) for path in paths} - {None}
+    return ", ".join(sorted(map(str, told))) or None
 
 
 def _cpu_model() -> str | None:

@@ -14,15 +14,15 @@ import pickle
 import resource
 import signal
 import sys
-from array import array
 from contextlib import suppress
 from dataclasses import asdict
 
-from phasemeter.core.clock import NS_PER_MS, NS_PER_S, now_ns
+from phasemeter.core.clock import NS_PER_MS, now_ns
 from phasemeter.core.record import Issued
 from phasemeter.load.driver import Driver
 from phasemeter.load.flight import Flight
 from phasemeter.load.job import Job, Progress
+from phasemeter.load.process_use import ProcessUse
 from phasemeter.load.record_file import RecordFile
 
 _PROGRESS_EVERY_NS = 200 * NS_PER_MS
@@ -54,10 +54,10 @@ class Worker:
         """Run to the end of the plan; False when it was stopped before."""
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGTERM, self._on_signal)
-        begun_ns = now_ns()
+        use = ProcessUse()
         try:
             done = self._driver.run(self._job.t0_ns, self._should_stop)
-            self._append_self_report(now_ns() - begun_ns, "done" if done else "interrupted")
+            self._append_self_report(use, "done" if done else "interrupted")
         finally:
             self._records.close()
         self._report_progress()
@@ -89,31 +89,19 @@ class Worker:
         except OSError:
             self._orphaned = True
 
-    def _append_self_report(self, wall_ns: int, ended: str) -> None:
-        usage = resource.getrusage(resource.RUSAGE_SELF)
+    def _append_self_report(self, use: ProcessUse, ended: str) -> None:
         report = {
             "worker": self._job.writer,
-            "cpu_s": round(usage.ru_utime + usage.ru_stime, 3),
-            "wall_s": round(wall_ns / NS_PER_S, 3),
+            **use.to_json(),
             "reads": self._driver.counts.reads,
             "token_events": self._driver.counts.token_events,
-            "loop_lag_ns": _percentiles(self._driver.loop_lag_ns),
-            "send_lag_ns": _percentiles(self._driver.send_lag_ns),
-            "read_lag_ns": _percentiles(self._driver.read_lag_ns),
+            **self._driver.health.to_json(),
             "ended": ended,
         }
-        # One write below the pipe size is atomic with O_APPEND, so workers can share the file.
-        with (self._job.folder / "workers.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(report) + "\n")
-
-
-def _percentiles(samples: array[int]) -> list[int] | None:
-    """Return [p50, p99, max] by nearest rank, None without samples."""
-    if not samples:
-        return None
-    ordered = sorted(samples)
-    last = len(ordered) - 1
-    return [ordered[last // 2], ordered[round(last * 0.99)], ordered[last]]
+        line = json.dumps(report, separators=(",", ":")) + "\n"
+        # One unbuffered write with O_APPEND goes in whole, so workers can share the file.
+        with (self._job.folder / "workers.jsonl").open("ab", buffering=0) as file:
+            file.write(line.encode())
 
 
 def _allow_many_connections() -> None:

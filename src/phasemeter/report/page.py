@@ -17,7 +17,7 @@ from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.samples import Samples, collect
 from phasemeter.analysis.shape import Summary
 from phasemeter.metrics import BUILTIN
-from phasemeter.report import formatting, tables
+from phasemeter.report import formatting, health_rows, tables
 from phasemeter.report.about import about_run, kind_of
 from phasemeter.report.cibar import interval_bars
 from phasemeter.report.figure import Figure
@@ -108,6 +108,7 @@ def render_page(
     return template.render(
         page=page,
         tables=tables,
+        health=health_rows,
         formatting=formatting,
         metrics=BUILTIN,
         metric_names=[metric.name for metric in BUILTIN],

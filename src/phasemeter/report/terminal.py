@@ -17,6 +17,7 @@ from phasemeter.analysis.shape import GroupSummary, Summary, Throughput, Validit
 from phasemeter.report import formatting
 from phasemeter.report.about import about_run, kind_of
 from phasemeter.report.factor_matrix import factor_matrix
+from phasemeter.report.health_rows import lag_rows, machine_line, reads_line
 from phasemeter.report.tables import (
     LatencyRow,
     arm_rows,
@@ -70,9 +71,9 @@ def terminal_report(run: RunRecords, summary: Summary, finding: Finding | None) 
         parts.append(_validity(summary["validity"]))
     if finding is not None:
         # The verdict comes last: that is what a terminal still shows at the end.
-        parts += [*_arms(finding), *_factors(finding), *_verdict(finding)]
+        parts += [*_arms(finding), *_factors(finding), *_health(summary), *_verdict(finding)]
     else:
-        parts += _load(summary)
+        parts += [*_load(summary), *_health(summary)]
     parts += [_stamps(summary), *_detections(summary)]
     if summary["validity"]["verdict"] == "valid":
         parts.append(_validity(summary["validity"]))
@@ -165,6 +166,17 @@ def _stamps(summary: Summary) -> Text:
     if summary["throughput"]["tokens_from"] == "unknown":
         text.append("\ntoken rate: unknown where responses do not tell how many tokens they hold")
     return text
+
+
+def _health(summary: Summary) -> list[RenderableType]:
+    health = summary["health"]
+    table = plain_table(
+        "\nmeasuring itself, ms", ["lag", "in words"], ["count", "p50", "p99", "max"]
+    )
+    for row in lag_rows(health):
+        table.add_row(*row)
+    lines = [line for line in (machine_line(health), reads_line(health)) if line]
+    return [*([table] if table.row_count else []), *map(Text, lines)]
 
 
 def _detections(summary: Summary) -> list[RenderableType]:

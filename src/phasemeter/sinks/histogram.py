@@ -7,6 +7,9 @@ is not thread-safe.
 
 from __future__ import annotations
 
+import zlib
+
+from hdrh.codec import HdrCookieException, HdrLengthException
 from hdrh.histogram import HdrHistogram
 
 from phasemeter.core.clock import NS_PER_US
@@ -16,19 +19,43 @@ HIGHEST_US = 3_600_000_000
 SIGNIFICANT_DIGITS = 3
 PERCENTILES: tuple[tuple[str, float], ...] = (("p50", 50), ("p90", 90), ("p99", 99), ("p999", 99.9))
 
+_UNDECODABLE = (
+    ValueError,
+    TypeError,
+    RuntimeError,
+    LookupError,
+    zlib.error,
+    HdrCookieException,
+    HdrLengthException,
+)
+
 
 def new_histogram() -> HdrHistogram:
     """Return an empty histogram for times, in microseconds."""
     return HdrHistogram(LOWEST_US, HIGHEST_US, SIGNIFICANT_DIGITS, word_size=4)
 
 
-def record_ns(histogram: HdrHistogram, value_ns: int) -> bool:
+def record_ns(histogram: HdrHistogram, value_ns: int, count: int = 1) -> bool:
     """Record a time and tell whether it had to be clamped to 1 us .. 1 h. About 2 us."""
     value_us = (value_ns + NS_PER_US // 2) // NS_PER_US
-    if LOWEST_US <= value_us <= HIGHEST_US and histogram.record_value(value_us):
+    if LOWEST_US <= value_us <= HIGHEST_US and histogram.record_value(value_us, count):
         return False
-    histogram.record_value(LOWEST_US if value_us < LOWEST_US else HIGHEST_US)
+    histogram.record_value(LOWEST_US if value_us < LOWEST_US else HIGHEST_US, count)
     return True
+
+
+def encoded(histogram: HdrHistogram) -> str:
+    """Return a histogram in HdrHistogram's V2 compressed form, as base64."""
+    text: str = histogram.encode().decode("ascii")
+    return text
+
+
+def decoded(text: str) -> HdrHistogram | None:
+    """Return the histogram that `encoded` made a text of, or None if the text is none."""
+    try:
+        return HdrHistogram.decode(text.encode("ascii"))
+    except _UNDECODABLE:
+        return None
 
 
 def add(into: HdrHistogram, other: HdrHistogram) -> None:
