@@ -39,6 +39,7 @@ class Asked:
         stream: Server-sent events instead of one document.
         include_usage: A last event with the counts.
         continuous_usage: Counts in every event.
+        cached_tokens: Prompt tokens out of a cache, to be told with the counts; None to tell nothing.
     """
 
     api: Api
@@ -48,6 +49,7 @@ class Asked:
     stream: bool
     include_usage: bool
     continuous_usage: bool
+    cached_tokens: int | None = None
 
 
 def read_asked(api: Api, document: dict[str, object], default_tokens: int) -> Asked:
@@ -90,13 +92,16 @@ def text_of(first: int, tokens: int) -> str:
     return "".join(f" {WORDS[number % len(WORDS)]}" for number in range(first, first + tokens))
 
 
-def usage_of(asked: Asked, tokens: int) -> dict[str, int]:
+def usage_of(asked: Asked, tokens: int) -> dict[str, object]:
     """Return the counts after `tokens` generated tokens."""
-    return {
+    counts: dict[str, object] = {
         "prompt_tokens": asked.prompt_tokens,
         "completion_tokens": tokens,
         "total_tokens": asked.prompt_tokens + tokens,
     }
+    if asked.cached_tokens is not None:
+        counts["prompt_tokens_details"] = {"cached_tokens": asked.cached_tokens}
+    return counts
 
 
 class EventWriter:

@@ -20,10 +20,12 @@ class RequestTruth:
         path: Path asked for.
         stream: Whether the answer was streamed.
         received_ns: Kernel's receive stamp of the request's last bytes (the read's time elsewhere).
+        admitted_ns: When it was begun with; later than `received_ns` where it waited for a slot.
         headers_ns: Just before the response headers were sent; None if they were not.
         emit_ns: Just before the send of each token event.
         planned_ns: When the pacing wanted each token event sent.
         prompt_tokens: Length of the prompt, as far as a server without tokenizer can tell.
+        cached_tokens: The part of it that was in the prefix cache.
         tokens: Tokens sent.
         blocked_writes: Writes that the kernel did not take whole: the client was not reading.
         outcome: `ok`, `reset` by a fault, or `gone` when the client closed the connection.
@@ -33,10 +35,12 @@ class RequestTruth:
     path: str
     stream: bool
     received_ns: int
+    admitted_ns: int = 0
     headers_ns: int | None = None
     emit_ns: list[int] = field(default_factory=list)
     planned_ns: list[int] = field(default_factory=list)
     prompt_tokens: int = 0
+    cached_tokens: int = 0
     tokens: int = 0
     blocked_writes: int = 0
     outcome: Outcome = "ok"

@@ -12,13 +12,16 @@ import os
 import select
 import socket
 import sys
+from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 from phasemeter.core.clock import NS_PER_MS, NS_PER_S, PROCESS_ANCHOR, now_ns
 from phasemeter.core.errors import UsageError
 from phasemeter.testing.truth.answers import (
     Api,
+    Asked,
     EventWriter,
     error_answer,
     json_answer,
@@ -29,6 +32,7 @@ from phasemeter.testing.truth.connection import Connection
 from phasemeter.testing.truth.http_requests import BadRequestError, Request
 from phasemeter.testing.truth.log import RequestTruth, TruthLog
 from phasemeter.testing.truth.pacing import Pacing, parse_pacing, writes
+from phasemeter.testing.truth.prefix_cache import PrefixCache
 from phasemeter.testing.truth.stream import Stream
 
 PACING_HEADER = "x-truth-pacing"
@@ -61,6 +65,9 @@ class TruthServer:
         self._connections: dict[int, Connection] = {}
         self._due: list[tuple[int, int, Callable[[], int | None]]] = []
         self._numbers = 0
+        self._cache = PrefixCache()
+        self._being_answered = 0
+        self._waiting: deque[Callable[[int], None]] = deque()
         listener.settimeout(0)
         self._epoll.register(listener.fileno(), select.EPOLLIN)
 
@@ -154,17 +161,38 @@ class TruthServer:
 
     def _generate(self, connection: Connection, request: Request, api: Api) -> None:
         pacing = parse_pacing(request.headers.get(PACING_HEADER, ""), self._pacing)
-        asked = read_asked(api, request.json_body(), pacing.tokens)
-        self._numbers += 1
-        created_s = PROCESS_ANCHOR.unix_ns_at(connection.received_ns) // NS_PER_S
-        response_id = f"truth-{self._numbers}"
+        document = request.json_body()
+        asked = read_asked(api, document, pacing.tokens)
+        cached = self._cache.take(document) if pacing.prefix_cache else 0
+        if pacing.tells_cached:
+            asked = replace(asked, cached_tokens=cached)
+        prefill_ms = pacing.prompt_token_ms * max(asked.prompt_tokens - cached, 0)
+        pacing = replace(pacing, ttft_ms=pacing.ttft_ms + prefill_ms)
         truth = RequestTruth(
             request_id=request.headers.get("x-request-id"),
             path=request.path,
             stream=asked.stream,
             received_ns=connection.received_ns,
             prompt_tokens=asked.prompt_tokens,
+            cached_tokens=cached,
         )
+
+        def begin(admitted_ns: int) -> None:
+            truth.admitted_ns = admitted_ns
+            self._begin(connection, asked, pacing, truth)
+
+        if pacing.slots and self._being_answered >= pacing.slots:
+            self._waiting.append(begin)
+        else:
+            begin(connection.received_ns)
+
+    def _begin(
+        self, connection: Connection, asked: Asked, pacing: Pacing, truth: RequestTruth
+    ) -> None:
+        self._being_answered += 1
+        self._numbers += 1
+        created_s = PROCESS_ANCHOR.unix_ns_at(truth.received_ns) // NS_PER_S
+        response_id = f"truth-{self._numbers}"
         if asked.stream:
             writer = EventWriter(asked, response_id, created_s)
             stream = Stream(
@@ -177,17 +205,24 @@ class TruthServer:
 
         def answer_whole() -> None:
             truth.headers_ns, truth.tokens = now_ns(), asked.tokens
-            self._log.add(truth)
+            self._answered(truth)
             self._finish(connection, whole_answer(asked, response_id, created_s))
 
-        self._at(truth.received_ns + last_ns, answer_whole)
+        self._at(truth.admitted_ns + last_ns, answer_whole)
+
+    def _answered(self, truth: RequestTruth) -> None:
+        """Log a request that has ended, and begin with the one that waits longest."""
+        self._log.add(truth)
+        self._being_answered -= 1
+        if self._waiting:
+            self._waiting.popleft()(now_ns())
 
     def _at(self, t_ns: int, step: Callable[[], int | None]) -> None:
         self._numbers += 1  # equal times keep the order of arrival
         heapq.heappush(self._due, (t_ns, self._numbers, step))
 
     def _stream_ended(self, stream: Stream) -> None:
-        self._log.add(stream.truth)
+        self._answered(stream.truth)
         self._finish(stream.connection, b"")
 
     def _finish(self, connection: Connection, answer: bytes) -> None:

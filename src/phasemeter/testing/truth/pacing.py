@@ -26,6 +26,10 @@ class Pacing:
         stall_ms: Extra silence after every `stall_every` events.
         stall_every: Events between two stalls; 0 for none.
         reset_after: The connection is reset after so many events; 0 for never.
+        prompt_token_ms: Added to `ttft_ms` for each token of the prompt, as prefill is.
+        prefix_cache: Prompt tokens that began an earlier prompt too cost nothing, in blocks of 16.
+        tells_cached: Usage says how many prompt tokens came from that cache.
+        slots: So many answers at a time; further requests wait for one to end. 0 for no limit.
         stamped: Put the time of emission (`emit_ns`) into each event.
     """
 
@@ -40,6 +44,10 @@ class Pacing:
     stall_ms: float = 0.0
     stall_every: int = 0
     reset_after: int = 0
+    prompt_token_ms: float = 0.0
+    prefix_cache: bool = False
+    tells_cached: bool = False
+    slots: int = 0
     stamped: bool = False
 
 

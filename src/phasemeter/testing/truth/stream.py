@@ -39,7 +39,7 @@ class Stream:
         self._writes = writes(pacing, events, random)
         self._events_sent = 0
         self._next = next(self._writes)
-        self._headers_due_ns = truth.received_ns + round(pacing.headers_ms * NS_PER_MS)
+        self._headers_due_ns = truth.admitted_ns + round(pacing.headers_ms * NS_PER_MS)
 
     @property
     def first_due_ns(self) -> int:
@@ -66,10 +66,10 @@ class Stream:
                 self._end(self._outcome())
                 return None
             self._next = following
-        return max(self._headers_due_ns, self.truth.received_ns + self._next[0])
+        return max(self._headers_due_ns, self.truth.admitted_ns + self._next[0])
 
     def _write(self) -> None:
-        planned_ns = self.truth.received_ns + self._next[0]
+        planned_ns = self.truth.admitted_ns + self._next[0]
         emit_ns = now_ns() if self._pacing.stamped else None
         data = self._events(self._next[1], emit_ns)
         before_ns = now_ns() if emit_ns is None else emit_ns
