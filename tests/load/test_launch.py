@@ -65,7 +65,7 @@ def test_workers_without_users_take_no_requests_away(tmp_path):
 
     summary = summarise(load_run(tmp_path))
     assert summary["requests"]["ok"] == 10
-    assert summary["validity"] == {"verdict": "valid", "reasons": []}
+    assert not [one for one in summary["validity"]["reasons"] if "accounted" in one]
 
 
 def test_a_worker_that_cannot_work_is_told_in_one_line(tmp_path):
@@ -139,7 +139,7 @@ def test_a_worker_stopped_from_outside_is_no_finished_run(running):
     assert process.wait(30) == 1  # an uncaught WorkerFailedError in the script
     validity = summarise(load_run(folder))["validity"]
     assert validity["verdict"] == "suspect"
-    assert "interrupted" in validity["reasons"][0]
+    assert any("interrupted" in reason for reason in validity["reasons"])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the worker through /proc")

@@ -64,8 +64,9 @@ def test_doubts_come_before_the_figures(tmp_path):
     text = printed(path)
 
     assert text.index("validity: suspect") < text.index("requests")
-    assert "user-space stamps were up to 1.5 ms late (p99), beside gaps of 5.0 ms (p50)" in " ".join(
-        text.split()
+    assert (
+        "user-space stamps were up to 1.5 ms late (p99), beside gaps of 5.0 ms (p50)"
+        in " ".join(text.split())
     )
 
 

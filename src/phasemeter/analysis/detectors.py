@@ -7,9 +7,9 @@ returns None where it sees nothing; thresholds are constants beside it, with the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
 from statistics import median
 
+from phasemeter.analysis.health import read_sizes
 from phasemeter.analysis.shape import Detection
 from phasemeter.core.timeline import Outcome, Timeline
 
@@ -27,6 +27,9 @@ MULTI_TOKEN_SHARE = 0.1
 CACHED_SHARE = 0.05
 CONNECTING_SHARE = 0.2
 
+CONNECTING_TTFT_SHARE = 0.1
+"""Connecting that takes a smaller part of ttft does not change how it reads."""
+
 
 def buffered_stream(timelines: Sequence[Timeline]) -> Detection | None:
     """Something between the server and here collects events and lets them go in clumps.
@@ -42,7 +45,7 @@ def buffered_stream(timelines: Sequence[Timeline]) -> Detection | None:
     ]
     if not streams or len(buffered) < BUFFERED_SHARE * len(streams):
         return None
-    sizes = [size for timeline in buffered for size in _read_sizes(timeline) if size > 1]
+    sizes = [size for timeline in buffered for size in read_sizes(timeline) if size > 1]
     silence_ms = median(map(_silence_ns, buffered)) / 1e6
     return Detection(
         kind="buffered_stream",
@@ -100,6 +103,9 @@ def connecting_within_ttft(timelines: Sequence[Timeline]) -> Detection | None:
     if not sent or len(connecting) < CONNECTING_SHARE * len(sent):
         return None
     spent_ms = [((t.connected_ns or 0) - t.started_ns) / 1e6 for t in connecting]
+    ttfts_ms = [(t.first_token_ns - t.started_ns) / 1e6 for t in sent if t.first_token_ns]
+    if not ttfts_ms or median(spent_ms) < CONNECTING_TTFT_SHARE * median(ttfts_ms):
+        return None
     return Detection(
         kind="connecting_within_ttft",
         text=(
@@ -125,11 +131,6 @@ def detect(timelines: Sequence[Timeline]) -> list[Detection]:
     return [detection for detection in found if detection is not None]
 
 
-def _read_sizes(timeline: Timeline) -> list[int]:
-    """Return how many token events each read brought."""
-    return [len(list(group)) for _, group in groupby(timeline.events, lambda event: event.read)]
-
-
 def _silence_ns(timeline: Timeline) -> float:
     """Return the time between two reads, or to the only one."""
     gaps_ns = [gap_ns for gap_ns, _ in timeline.gaps()]
@@ -137,5 +138,5 @@ def _silence_ns(timeline: Timeline) -> float:
 
 
 def _clumped_share(timeline: Timeline) -> float:
-    sizes = _read_sizes(timeline)
+    sizes = read_sizes(timeline)
     return sum(size for size in sizes if size >= CLUMP_EVENTS) / sum(sizes)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from statistics import median
 
 import numpy as np
 
 from phasemeter.analysis.health import merged_lag
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.shape import Detection
+from phasemeter.analysis.ttft_curve import curve_of, prompt_and_wait
 from phasemeter.core.clock import NS_PER_MS, NS_PER_S
 from phasemeter.core.timeline import Outcome
 from phasemeter.load.plan import planned_arrivals_ns
@@ -22,6 +24,12 @@ SLOT_LEAST_NS = 5 * NS_PER_MS
 
 ANSWERED_SHARE = 0.9
 FEWEST_ARRIVALS = 20
+
+FAST_SHARE = 0.5
+"""A first token in less than this share of the calibrated time is not noise: queues only add to it."""
+
+FAST_LEAST_MS = 20.0
+FAST_REQUESTS_SHARE = 0.05
 
 
 def client_stalls(run: RunRecords) -> Detection | None:
@@ -115,6 +123,31 @@ def rate_not_achieved(run: RunRecords) -> Detection | None:
     )
 
 
+def prefills_far_too_fast(run: RunRecords) -> Detection | None:
+    """First tokens came far sooner than new prompts of that length take: they were cached.
+
+    For servers that do not tell their cached tokens; needs a curve measured with new prompts.
+    """
+    curve = curve_of(run.manifest)
+    if curve is None:
+        return None
+    waits = [told for one in run.timelines if (told := prompt_and_wait(one)) is not None]
+    judged = [
+        (ms, curve.at_ms(tokens)) for tokens, ms in waits if curve.at_ms(tokens) >= FAST_LEAST_MS
+    ]
+    fast = [ms / usual_ms for ms, usual_ms in judged if ms < FAST_SHARE * usual_ms]
+    if not fast or len(fast) < FAST_REQUESTS_SHARE * len(judged):
+        return None
+    return Detection(
+        kind="prefix_cache_hits",
+        text=(
+            f"{len(fast)} of {len(judged)} first tokens came in {median(fast):.0%} (p50) of the time "
+            "that new prompts of their length took in the calibration: the server had them in a cache."
+        ),
+        share=len(fast) / len(judged),
+    )
+
+
 def _plan(run: RunRecords) -> Mapping[str, object]:
     plan = run.manifest.get("plan")
     is_load = run.manifest.get("kind") == "load"
@@ -125,6 +158,7 @@ RUN_DETECTORS: tuple[Callable[[RunRecords], Detection | None], ...] = (
     rate_not_achieved,
     arrival_slots_missed,
     client_stalls,
+    prefills_far_too_fast,
 )
 
 

@@ -21,11 +21,22 @@ def run_load(
     timeout_s: float,
     headers: Mapping[str, str],
     on_progress: Callable[[float, Progress], None],
+    about: Mapping[str, object] | None = None,
 ) -> None:
     """Carry out a plan as the only arm of a run folder.
 
     The folder can be reported on at any time: the manifest is written first, records are appended as
     requests end, and the mark that delimits the measured phase comes last.
+
+    Args:
+        folder: The run folder.
+        plan: What to send.
+        target: Where to.
+        workers: Number of processes.
+        timeout_s: Time limit of one request.
+        headers: Extra request headers.
+        on_progress: Called a few times a second with the time since the plan's origin and totals.
+        about: Further entries of the manifest.
 
     Raises:
         KeyboardInterrupt: On SIGINT or SIGTERM, when everything measured so far has been written.
@@ -44,6 +55,7 @@ def run_load(
                 "gpus": {"load": target.gpus},
             },
             "workers": workers,
+            **(about or {}),
         },
     )
     start_ns, end_ns = run_plan(

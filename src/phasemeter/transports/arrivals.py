@@ -31,10 +31,11 @@ class Arrivals:
     Args:
         sock: The socket; it stays the caller's.
         clock: Clock of the times. Kernel stamps are only used where it is the system's.
-        kernel: Use kernel stamps where there are any.
+        kernel: Take the times from kernel stamps where there are any. Where not, these only tell the
+            `read_lag_ns`: how far off the times are.
 
     Attributes:
-        source: `kernel` where all that was read since `begin` had a receive stamp, else `recv`.
+        source: `kernel` where all times since `begin` are receive stamps, else `recv`.
         read_lag_ns: How long the last bytes read had waited since their arrival; None where that
             cannot be known (no kernel stamp).
         clock_stepped: The wall clock moved against the monotonic one since `begin`, so kernel
@@ -47,6 +48,7 @@ class Arrivals:
         "_now_ns",
         "_offset_ns",
         "_socket",
+        "_source",
         "clock_stepped",
         "read_lag_ns",
         "source",
@@ -65,12 +67,13 @@ class Arrivals:
         self._kernel = False
         # The kernel stamps no bytes of Unix sockets.
         internet = sock.family in (socket.AF_INET, socket.AF_INET6)
-        if HAS_KERNEL_STAMPS and kernel and internet and clock is now_ns:
+        self._source: StampSource = "recv"
+        if HAS_KERNEL_STAMPS and internet and clock is now_ns:
             try:
                 sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
             except OSError:  # a system call layer that does not know the option
                 return
-            self.source = "kernel"
+            self._source = self.source = "kernel" if kernel else "recv"
             self._kernel = True
             self._offset_ns = realtime_offset_ns()
 
@@ -78,13 +81,13 @@ class Arrivals:
         """Start an exchange: take the clock offset that its kernel stamps are read with."""
         self.clock_stepped = False
         if self._kernel:
-            self.source = "kernel"
+            self.source = self._source
             self._offset_ns = realtime_offset_ns()
             self._begun_ns = now_ns()
 
     def end(self) -> None:
         """End an exchange: see whether the wall clock was set during it."""
-        if self._kernel:
+        if self._source == "kernel":
             moved_ns = abs(realtime_offset_ns() - self._offset_ns)
             self.clock_stepped = self.clock_stepped or moved_ns > _STEP_LIMIT_NS
 
@@ -110,10 +113,10 @@ class Arrivals:
                 seconds, nanoseconds = _TIMESPEC.unpack_from(stamp)
                 t_ns: int = seconds * NS_PER_S + nanoseconds - self._offset_ns
                 if not self._begun_ns - _STEP_LIMIT_NS <= t_ns <= read_ns + _STEP_LIMIT_NS:
-                    self.clock_stepped = True
+                    self.clock_stepped = self._source == "kernel"
                     return read_ns, data
                 self.read_lag_ns = max(read_ns - t_ns, 0)
-                return t_ns, data
+                return t_ns if self._source == "kernel" else read_ns, data
         if data:  # only the end of the stream carries none by nature
             self.source = "recv"
         return read_ns, data

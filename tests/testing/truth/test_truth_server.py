@@ -284,3 +284,55 @@ def test_it_ends_with_the_process_that_started_it():
     finally:
         if runs(pid):
             os.kill(pid, signal.SIGKILL)
+
+
+def test_sglangs_own_interface_repeats_the_text_and_counts_tokens(serving):
+    """What its load tester reads of `/generate`: `text` so far and `meta_info.completion_tokens`."""
+    body = {"sampling_params": {"temperature": 0.0, "max_new_tokens": 3, "ignore_eos": True}}
+    with serving("ttft_ms=5,gap_ms=2") as server:
+        (streamed,) = ask(server.url, request_bytes("/generate", prompt=None, text="hello", **body))
+        plain = request_bytes("/generate", prompt=None, input_ids=[1, 2, 3], stream=False, **body)
+        (answer,) = ask(server.url, plain, mark=b"}}")
+    events = events_of(whole(streamed))
+
+    assert [event["text"] for event in events] == [" amber", " amber birch", " amber birch cedar"]
+    assert [event["meta_info"]["completion_tokens"] for event in events] == [1, 2, 3]
+    assert events[-1]["meta_info"]["finish_reason"] == {"type": "length", "length": 3}
+    assert whole(streamed).endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    document = json.loads(whole(answer).partition(b"\r\n\r\n")[2])
+    assert document["text"] == " amber birch cedar"
+    assert [one.prompt_tokens for one in server.truth] == [5, 3]
+
+
+def test_so_many_answers_at_a_time_and_the_rest_wait(serving):
+    """Three requests at once on one slot: each is begun when the one before it has ended."""
+    with serving("ttft_ms=10,gap_ms=5,slots=1") as server:
+        clients = [connect(server.url) for _ in range(3)]
+        for client in clients:
+            client.sendall(request_bytes(max_tokens=4))
+        for client in clients:
+            read_until(client, b"\r\n0\r\n\r\n")
+            client.close()
+    first, second, third = server.truth
+
+    assert first.admitted_ns == first.received_ns
+    assert second.admitted_ns >= first.emit_ns[-1]
+    assert third.admitted_ns >= second.emit_ns[-1]
+    assert second.planned_ns[0] - second.admitted_ns == 10_000_000
+
+
+def test_a_prompt_costs_time_unless_its_beginning_is_known(serving):
+    """40 tokens at 2 ms; the second prompt shares 32 of them, in blocks of 16, and is told so."""
+    shared = list(range(35))
+    prompts = [[*shared, 1, 1, 1, 1, 1], [*shared, 2, 2, 2, 2, 2]]
+    usage = {"include_usage": True}
+    asks = [request_bytes(prompt=one, max_tokens=2, stream_options=usage) for one in prompts]
+    with serving("ttft_ms=5,gap_ms=1,prompt_token_ms=2,prefix_cache=1,tells_cached=1") as server:
+        answers = ask(server.url, *asks)
+        ask(server.url, b"POST /flush_cache HTTP/1.1\r\n\r\n", mark=b"}")
+        answers += ask(server.url, asks[0])
+    told = [events_of(whole(one))[-1]["usage"]["prompt_tokens_details"] for one in answers]
+    waits_ms = [(one.planned_ns[0] - one.received_ns) / 1e6 for one in server.truth]
+
+    assert [one["cached_tokens"] for one in told] == [0, 32, 0]
+    assert waits_ms == [85, 21, 85]

@@ -1,4 +1,6 @@
-"""A streaming server with an OpenAI interface that paces tokens and logs when it really sent each.
+"""A streaming server that paces tokens and logs when it really sent each.
+
+It has OpenAI's completions and chat, and SGLang's generate.
 
 Usage: python -m phasemeter.testing.truth --port 0 --truth FILE --pacing ttft_ms=200,gap_ms=20
 

@@ -1,4 +1,4 @@
-"""The bytes of answers: OpenAI's chat and completions, streamed or whole.
+"""The bytes of answers: OpenAI's chat and completions, and SGLang's own generate, streamed or whole.
 
 A token is one of `WORDS` with a blank before it, so a tokenizer made from these words counts the same.
 The first event also carries the role and the last one the finish reason, as engines do that send no
@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Literal
 
-Api = Literal["chat", "completions"]
+Api = Literal["chat", "completions", "generate"]
 
 WORDS = (
     *("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "inlet", "jetty"),
@@ -56,7 +56,13 @@ def read_asked(api: Api, document: dict[str, object], default_tokens: int) -> As
     """Return what a request body asks for; what is missing or of another type takes its default."""
     options = document.get("stream_options")
     options = options if isinstance(options, dict) else {}
-    lengths = [document.get(name) for name in ("max_completion_tokens", "max_tokens")]
+    sampling = document.get("sampling_params")
+    sampling = sampling if isinstance(sampling, dict) else {}
+    lengths = [
+        document.get("max_completion_tokens"),
+        document.get("max_tokens"),
+        sampling.get("max_new_tokens"),
+    ]
     tokens = next((one for one in lengths if isinstance(one, int) and one > 0), default_tokens)
     return Asked(
         api=api,
@@ -70,11 +76,12 @@ def read_asked(api: Api, document: dict[str, object], default_tokens: int) -> As
 
 
 def _prompt_tokens(document: dict[str, object]) -> int:
-    prompt = document.get("prompt")
-    if isinstance(prompt, str):
-        return _text_tokens(prompt)
-    if isinstance(prompt, list):
-        return len(prompt)
+    for name in ("prompt", "text", "input_ids"):
+        prompt = document.get(name)
+        if isinstance(prompt, str):
+            return _text_tokens(prompt)
+        if isinstance(prompt, list):
+            return len(prompt)
     messages = document.get("messages")
     if not isinstance(messages, list):
         return 0
@@ -109,7 +116,9 @@ class EventWriter:
 
     def __init__(self, asked: Asked, response_id: str, created_s: int) -> None:
         self._asked = asked
-        head = _document_head(asked, response_id, created_s)
+        self._response_id = response_id
+        self._text = ""
+        head = _document_head(asked, response_id, created_s) if asked.api != "generate" else {}
         self._head = head
         opened = json.dumps(head, separators=(",", ":"))[:-1]
         chat = asked.api == "chat"
@@ -131,6 +140,11 @@ class EventWriter:
         """
         done = first + tokens
         asked = self._asked
+        if asked.api == "generate":
+            self._text += text_of(first, tokens)
+            document = generated(asked, self._response_id, self._text, done)
+            stamp = {} if emit_ns is None else {"emit_ns": emit_ns}
+            return chunk(b"data: " + json.dumps({**document, **stamp}).encode() + b"\n\n")
         extra = "" if emit_ns is None else f',"emit_ns":{emit_ns}'
         if asked.continuous_usage:
             extra += (
@@ -147,7 +161,7 @@ class EventWriter:
         """Return what follows the last token: the counts if asked for, the end mark, the end of the body."""
         asked = self._asked
         counts = b""
-        if asked.include_usage:
+        if asked.include_usage and asked.api != "generate":
             document = {**self._head, "choices": [], "usage": usage_of(asked, asked.tokens)}
             counts = chunk(b"data: " + json.dumps(document).encode() + b"\n\n")
         return counts + chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
@@ -165,6 +179,8 @@ def _document_head(asked: Asked, response_id: str, created_s: int) -> dict[str, 
 def whole_answer(asked: Asked, response_id: str, created_s: int) -> bytes:
     """Return the answer to a request without streaming, with its HTTP head."""
     text = text_of(0, asked.tokens)
+    if asked.api == "generate":
+        return json_answer(200, generated(asked, response_id, text, asked.tokens))
     choice: dict[str, object] = {"index": 0, "finish_reason": "length"}
     if asked.api == "chat":
         choice["message"] = {"role": "assistant", "content": text}
@@ -172,6 +188,21 @@ def whole_answer(asked: Asked, response_id: str, created_s: int) -> bytes:
         choice |= {"text": text, "logprobs": None}
     head = _document_head(asked, response_id, created_s)
     return json_answer(200, {**head, "choices": [choice], "usage": usage_of(asked, asked.tokens)})
+
+
+def generated(asked: Asked, response_id: str, text: str, tokens: int) -> dict[str, object]:
+    """Return SGLang's document after `tokens` tokens; its text is all of the text so far."""
+    ended = {"type": "length", "length": tokens} if tokens == asked.tokens else None
+    return {
+        "text": text,
+        "meta_info": {
+            "id": response_id,
+            "finish_reason": ended,
+            "prompt_tokens": asked.prompt_tokens,
+            "completion_tokens": tokens,
+            "cached_tokens": asked.cached_tokens or 0,
+        },
+    }
 
 
 def chunk(data: bytes) -> bytes:

@@ -36,7 +36,11 @@ from phasemeter.testing.truth.prefix_cache import PrefixCache
 from phasemeter.testing.truth.stream import Stream
 
 PACING_HEADER = "x-truth-pacing"
-_APIS: dict[str, Api] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
+_APIS: dict[str, Api] = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "completions",
+    "/generate": "generate",
+}
 _LONGEST_WAIT_NS = 200 * NS_PER_MS
 _TIME_TO_SPARE_NS = 2 * NS_PER_MS
 _PR_SET_TIMERSLACK = 29
@@ -154,6 +158,9 @@ class TruthServer:
         elif request.path == "/v1/models":
             model = {"id": self._model, "object": "model", "created": 0, "owned_by": "truth"}
             self._finish(connection, json_answer(200, {"object": "list", "data": [model]}))
+        elif request.path in ("/flush_cache", "/reset_prefix_cache") and request.method == "POST":
+            self._cache.clear()
+            self._finish(connection, json_answer(200, {"status": "ok"}))
         elif request.path in ("/", "/health", "/ping"):
             self._finish(connection, json_answer(200, {"status": "ok"}))
         else:

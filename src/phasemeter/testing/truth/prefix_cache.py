@@ -19,10 +19,11 @@ class PrefixCache:
 
         A token of a text is a byte of it.
         """
-        prompt = document.get("prompt", document.get("messages"))
+        names = ("prompt", "messages", "text", "input_ids")
+        prompt = next((value for name in names if (value := document.get(name)) is not None), "")
         tokens = tuple(prompt) if _is_ids(prompt) else tuple(str(prompt).encode())
         if len(self._seen) > _MOST_BLOCKS:
-            self._seen.clear()
+            self.clear()
         known, running = 0, 0
         for end in range(BLOCK_TOKENS, len(tokens) + 1, BLOCK_TOKENS):
             running = hash((running, tokens[end - BLOCK_TOKENS : end]))
@@ -30,6 +31,10 @@ class PrefixCache:
                 known = end
             self._seen.add(running)
         return known
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._seen.clear()
 
 
 def _is_ids(prompt: object) -> TypeGuard[list[int]]:
