@@ -63,6 +63,10 @@ LOAD = ("load", "http://127.0.0.1:9/v1", "--users", "2", "--duration", "1s")
         (("load", "http://127.0.0.1:9/v1", "--users", "0"), ("--users", "0")),
         ((*LOAD[:-1], "soon"), ("--duration", "'soon'", "60s")),
         ((*LOAD, "--stamps", "yield"), ("--stamps", "yield", "recv")),
+        ((*LOAD, "--workers", "256", "--pin"), ("--pin", "256 workers")),
+        (("load", "http+unix://relative.sock/v1", *LOAD[2:]), ("URL", "%2Fpath%2Fof%2Fsocket")),
+        (("load", "http+unix:///run/a.sock", *LOAD[2:]), ("URL", "http+unix://%2F")),
+        (("load", "http://h/a b", *LOAD[2:]), ("URL", "that no request can have")),
         ((*LOAD, "--header", "no colon"), ("--header", "Name: value")),
         ((*LOAD, "--api-key-env", "NOT_SET_ANYWHERE"), ("--api-key-env", "NOT_SET_ANYWHERE")),
         (("load", "nonsense", *LOAD[2:]), ("URL", "'nonsense'", "http[s]://")),
@@ -103,6 +107,16 @@ def test_a_host_that_does_not_exist_is_told(tmp_path):
     result = phasemeter("load", "http://no-such-host.invalid/v1", *LOAD[2:], cwd=tmp_path)
 
     assert_refused(result, "no-such-host.invalid")
+
+
+@pytest.mark.parametrize("proxy", ["socks5://user:pa55@p:1080", "http://user:pa55@p:none"])
+def test_a_proxy_that_cannot_be_used_is_told_without_its_password(proxy, tmp_path):
+    result = phasemeter(
+        "load", "http://engine.invalid/v1", *LOAD[2:], cwd=tmp_path, ALL_PROXY=proxy
+    )
+
+    assert_refused(result, "ALL_PROXY", "NO_PROXY")
+    assert "pa55" not in result.stderr
 
 
 def test_a_server_that_is_none_is_told(tmp_path):

@@ -2,28 +2,12 @@
 
 import socket
 import ssl
-import subprocess
 import threading
 
 import pytest
 
 from phasemeter.core.clock import now_ns
 from phasemeter.load.connection import Address, Connection, resolve
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tls")
-    command = [
-        *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-        *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"),
-        *("-keyout", folder / "key.pem", "-out", folder / "cert.pem"),
-    ]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("openssl is not installed")
-    return folder
 
 
 def pump(connection: Connection, until, seconds: float = 10.0) -> bytes:

@@ -7,14 +7,17 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import suppress
 
+import psutil
 import pytest
 
 from phasemeter.analysis.records import load_run
 from phasemeter.analysis.summary import summarise
+from phasemeter.core.errors import UsageError
 from phasemeter.core.timeline import Outcome
 from phasemeter.load import run_folder
-from phasemeter.load.launch import WorkerFailedError, run_plan
+from phasemeter.load.launch import WorkerFailedError, cpus_for, run_plan
 from phasemeter.load.plan import Plan, UserFlow
 from phasemeter.load.target import RequestStyle, Target, parse_endpoint
 from phasemeter.testing import ScriptedReply, ScriptedServer, chat_events
@@ -57,14 +60,61 @@ def test_two_workers_carry_out_one_plan_and_leave_complete_files(tmp_path):
     assert not any("secret-key" in path.read_text() for path in tmp_path.iterdir())
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no CPU affinity here")
+def test_pinned_workers_keep_to_a_cpu_each(tmp_path):
+    allowed = sorted(os.sched_getaffinity(0))
+    workers = min(2, len(allowed))
+    run_folder.write_manifest(tmp_path, "load", {"target": {}})
+    seen: dict[int, set[int]] = {}
+
+    def look(elapsed_s, totals) -> None:
+        for pid in children_of(os.getpid()):
+            with suppress(OSError):  # it has ended
+                seen[pid] = os.sched_getaffinity(pid)
+
+    with ScriptedServer(ANSWER) as server:
+        run_plan(
+            tmp_path,
+            plan_of(8),
+            target_at(server.url),
+            workers=workers,
+            cpus=cpus_for(workers),
+            headers={},
+            on_progress=look,
+        )
+
+    told = [
+        json.loads(line)["cpu"] for line in (tmp_path / "workers.jsonl").read_text().splitlines()
+    ]
+    assert sorted(told) == allowed[:workers]
+    assert {frozenset(cpus) for cpus in seen.values()} == {frozenset({cpu}) for cpu in told}
+
+
+def test_more_pinned_workers_than_cpus_are_refused(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5}, raising=False)
+
+    assert cpus_for(2) == [3, 5]
+    with pytest.raises(UsageError, match=r"--pin: 3 workers and 2 CPUs; accepted: "):
+        cpus_for(3)
+
+
+def test_pinning_is_refused_where_there_is_none(monkeypatch):
+    """macOS has no such call."""
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+
+    with pytest.raises(UsageError, match=r"--pin: .* cannot keep a process to a CPU"):
+        cpus_for(1)
+
+
 def test_workers_without_users_take_no_requests_away(tmp_path):
-    """One user, three workers, ten requests: the user makes all ten, and the run is valid."""
+    """One user, three workers, ten requests: the user makes all ten, and none is missed."""
     run_folder.write_manifest(tmp_path, "load", {"target": {}})
     with ScriptedServer(ANSWER) as server:
         run_plan(tmp_path, plan_of(10, users=1), target_at(server.url), workers=3, headers={})
 
     summary = summarise(load_run(tmp_path))
     assert summary["requests"]["ok"] == 10
+    assert summary["requests"]["issued"] == 10
     assert not [one for one in summary["validity"]["reasons"] if "accounted" in one]
 
 
@@ -112,8 +162,11 @@ def finished_lines(folder) -> int:
 
 
 def workers_of(process) -> list[int]:
-    with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
-        return [int(pid) for pid in file.read().split()]
+    return children_of(process.pid)
+
+
+def children_of(pid: int) -> list[int]:
+    return [child.pid for child in psutil.Process(pid).children()]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

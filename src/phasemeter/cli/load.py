@@ -12,6 +12,7 @@ from phasemeter.cli.options import (
     API_KEY_ENV_OPTION,
     DURATION,
     HEADER_OPTION,
+    INSECURE_OPTION,
     JSON_OPTION,
     MOST_PER_S,
     OUTPUT_OPTION,
@@ -124,11 +125,13 @@ class _Load:
 @click.option(
     "--workers", type=click.IntRange(1, 256), default=1, show_default=True, help="Load processes."
 )
+@click.option("--pin", is_flag=True, help="Keep each load process to a CPU of its own.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Source of everything drawn.")
 @click.option(
     "--gpus", type=click.IntRange(min=1), help="Accelerators behind the URL, for the report."
 )
 @STAMPS_OPTION
+@INSECURE_OPTION
 @HEADER_OPTION
 @API_KEY_ENV_OPTION
 @OUTPUT_OPTION
@@ -153,6 +156,8 @@ def command(
     api_key_env: str | None,
     output: Path | None,
     *,
+    pin: bool,
+    insecure: bool,
     as_json: bool,
 ) -> int:
     """Drive the OpenAI-compatible server at URL with a planned load.
@@ -163,12 +168,13 @@ def command(
     from phasemeter.cli.progress import run_progress
     from phasemeter.load import run_folder
     from phasemeter.load.connecting import Connecting
-    from phasemeter.load.launch import WorkerFailedError
+    from phasemeter.load.launch import WorkerFailedError, cpus_for
     from phasemeter.load.preflight import find_target, refuse_too_long
     from phasemeter.load.run import run_load
 
     load = _Load(users, rate, arrivals, mix, duration, requests, drain, seed)
     plan = load.plan()
+    cpus = cpus_for(workers) if pin else []
     extra = read_headers(headers, api_key_env)
     target = find_target(
         [url],
@@ -177,7 +183,7 @@ def command(
         api="chat" if api == "chat" else "completions" if api == "completions" else None,
         headers=extra,
         gpus=gpus,
-        connecting=Connecting(stamps=stamps),
+        connecting=Connecting(stamps=stamps, verify=not insecure),
     )
     refuse_too_long(target, plan.classes(), headers=extra)
     folder = run_folder.create(output, "load")
@@ -189,6 +195,7 @@ def command(
                 target,
                 workers=workers,
                 timeout_s=timeout,
+                cpus=cpus,
                 headers=extra,
                 on_progress=lambda elapsed_s, sums: progress.show(
                     load.share_done(elapsed_s, sums.ok + sums.failed), "load", sums

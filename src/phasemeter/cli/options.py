@@ -52,6 +52,9 @@ STAMPS_OPTION = click.option(
     show_default=True,
     help="Arrival times: kernel receive stamps, the clock as a read returns, or the best there is.",
 )
+INSECURE_OPTION = click.option(
+    "--insecure", is_flag=True, help="Accept any certificate of an https server."
+)
 HEADER_OPTION = click.option(
     "-H",
     "--header",

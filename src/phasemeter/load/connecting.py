@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from dataclasses import dataclass
 from typing import Literal
+
+from phasemeter.core.errors import UsageError
 
 StampChoice = Literal["auto", "kernel", "recv"]
 
@@ -24,7 +27,20 @@ class Connecting:
     verify: bool = True
 
     def tls_context(self) -> ssl.SSLContext:
-        """Return a context for TLS clients."""
+        """Return a context for TLS clients.
+
+        Raises:
+            UsageError: If SSL_CERT_FILE or SSL_CERT_DIR name nothing that is there. OpenSSL would
+                trust nobody then, and say only that it does not trust this server.
+        """
+        for variable, is_there in (
+            ("SSL_CERT_FILE", os.path.isfile),
+            ("SSL_CERT_DIR", os.path.isdir),
+        ):
+            path = os.environ.get(variable)
+            if self.verify and path and not is_there(path):
+                msg = f"{variable}: {path} is not there; accepted: certificates in PEM form"
+                raise UsageError(msg)
         context = ssl.create_default_context()
         if not self.verify:
             context.check_hostname = False

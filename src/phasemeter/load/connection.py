@@ -1,4 +1,4 @@
-"""A non-blocking TCP connection, plain or TLS, that tells when its bytes arrived.
+"""A non-blocking connection, TCP or Unix, plain or TLS, that tells when its bytes arrived.
 
 Arrival times are those of `transports.arrivals`: the kernel's receive stamps where the system has them.
 TLS runs over memory buffers, since the ssl module's own sockets drop the stamps.
@@ -6,10 +6,12 @@ TLS runs over memory buffers, since the ssl module's own sockets drop the stamps
 
 from __future__ import annotations
 
+import errno
+import re
 import socket
 import ssl
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from phasemeter.core.clock import now_ns
 from phasemeter.core.timeline import StampSource
@@ -28,11 +30,17 @@ class Address:
         family: Address family.
         sockaddr: What `connect` takes.
         server_name: Host name for TLS, or None for plain TCP.
+        tunnel: Request that has a proxy at that address open a tunnel to the server, or None.
     """
 
     family: socket.AddressFamily
-    sockaddr: tuple[str, int] | tuple[str, int, int, int]
-    server_name: str | None
+    sockaddr: tuple[str, int] | tuple[str, int, int, int] | str
+    server_name: str | None = None
+    tunnel: bytes | None = field(default=None, repr=False)
+
+
+class ProxyRefusedError(ConnectionError):
+    """The proxy did not open a tunnel."""
 
 
 def resolve(host: str, port: int, *, tls: bool) -> Address:
@@ -72,9 +80,12 @@ class Connection:
         self.used = False
         self._tcp_connected = False
         self._out = bytearray()
+        self._tunnel = address.tunnel
+        self._tunnel_answer = bytearray()
         self._socket = socket.socket(address.family, socket.SOCK_STREAM)
         self._socket.settimeout(0)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if address.family in (socket.AF_INET, socket.AF_INET6):
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._arrivals = Arrivals(self._socket, kernel=stamps != "recv")
         self._tls: ssl.SSLObject | None = None
         if tls is not None:
@@ -84,11 +95,11 @@ class Connection:
             )
         try:
             self._socket.connect(address.sockaddr)
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._socket.close()
-            raise
+        except OSError as fault:
+            # Of a Unix socket EAGAIN says that the listener's queue is full, and nothing is under way.
+            if fault.errno != errno.EINPROGRESS:
+                self._socket.close()
+                raise
 
     def fileno(self) -> int:
         """Return the socket's descriptor."""
@@ -138,10 +149,10 @@ class Connection:
             if error:
                 raise OSError(error, "connect failed")
             self._tcp_connected = True
-            if self._tls is None:
-                self.connected_ns = now_ns()
+            if self._tunnel is not None:
+                self._out += self._tunnel
             else:
-                self._shake_hands()
+                self._become_usable()
         self.flush()
 
     def flush(self) -> bool:
@@ -167,6 +178,10 @@ class Connection:
             t_ns, data = self._arrivals.receive(_READ_BYTES)
         except BlockingIOError:
             return None
+        if self._tunnel is not None:
+            self._read_tunnel_answer(data)
+            self.flush()
+            return None
         if self._tls is None or not data:
             return t_ns, data
         self._incoming.write(data)
@@ -180,6 +195,28 @@ class Connection:
     def close(self) -> None:
         """Close the socket; never raises."""
         self._socket.close()
+
+    def _become_usable(self) -> None:
+        if self._tls is None:
+            self.connected_ns = now_ns()
+        else:
+            self._shake_hands()
+
+    def _read_tunnel_answer(self, data: bytes) -> None:
+        answer = self._tunnel_answer
+        answer += data
+        if not data or len(answer) > _READ_BYTES:
+            msg = "the proxy gave no answer to CONNECT"
+            raise ProxyRefusedError(msg)
+        if b"\r\n\r\n" not in answer:
+            return
+        status = answer.split(b"\r\n", 1)[0].decode("latin-1")
+        if not re.match(r"HTTP/1\.[01] 2\d\d\b", status):
+            msg = f"the proxy refuses to connect: {status[:100]!r}"
+            raise ProxyRefusedError(msg)
+        # What is behind a tunnel says nothing before it is spoken to, so nothing follows the head.
+        self._tunnel = None
+        self._become_usable()
 
     def _shake_hands(self) -> None:
         assert self._tls is not None

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from phasemeter.core.clock import now_ns
 from phasemeter.core.meter import StreamEnd
-from phasemeter.load.connection import Connection
+from phasemeter.load.connection import Connection, ProxyRefusedError
 from phasemeter.load.http1 import HttpError, ResponseReader, ResponseReceiver
 
 
@@ -36,6 +36,7 @@ class Exchange:
         reads: Socket reads that brought bytes.
         reusable: After the end: the connection can carry another request.
         done: The exchange has ended.
+        fault: The socket error that ended it, or None.
         watched_events: What the owner of the selector watches its connection for.
 
     Args:
@@ -60,6 +61,7 @@ class Exchange:
         self.reads = 0
         self.reusable = False
         self.done = False
+        self.fault: OSError | None = None
         self.watched_events = 0
         self._request: bytes | None = request
         self._owner = owner
@@ -128,11 +130,14 @@ class Exchange:
             self._owner.on_sent(self.connection.last_send_ns)
 
     def _fail(self, fault: OSError) -> None:
+        self.fault = fault
         self.finish(now_ns(), StreamEnd.LOST, error_name(fault))
 
 
 _ERROR_NAMES: Mapping[type[OSError], str] = {
+    ProxyRefusedError: "proxy_refused",
     ConnectionRefusedError: "connection_refused",
+    BlockingIOError: "listen_queue_full",
     ConnectionResetError: "connection_reset",
     BrokenPipeError: "connection_reset",
     TimeoutError: "timeout",

@@ -28,21 +28,29 @@ class ResponseReceiver(Protocol):
 
 
 def request_bytes(
-    path: str, host: str, body: Mapping[str, object], headers: Mapping[str, str]
+    target: str, host: str, body: Mapping[str, object] | None, headers: Mapping[str, str]
 ) -> bytes:
-    """Return a POST request with a JSON body."""
-    content = json.dumps(body, separators=(",", ":")).encode()
+    """Return a POST request with a JSON body, or a GET request where there is none.
+
+    Args:
+        target: Path with query, or the whole URL for a proxy.
+        host: Value of the Host header.
+        body: JSON body.
+        headers: Further headers.
+    """
     fields = {
         "Host": host,
         "Accept": "text/event-stream, application/json",
         "Accept-Encoding": "identity",
-        "Content-Type": "application/json",
-        "Content-Length": str(len(content)),
         "User-Agent": "phasemeter",
-        **headers,
     }
-    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
-    return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + content
+    content = b""
+    if body is not None:
+        content = json.dumps(body, separators=(",", ":")).encode()
+        fields |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
+    method = "GET" if body is None else "POST"
+    head = "".join(f"{name}: {value}\r\n" for name, value in {**fields, **headers}.items())
+    return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + content
 
 
 class ResponseReader:

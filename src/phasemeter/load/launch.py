@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import platform
 import selectors
 import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from phasemeter.core.clock import NS_PER_MS, NS_PER_S, now_ns
-from phasemeter.core.errors import PhasemeterError
+from phasemeter.core.errors import PhasemeterError, UsageError
 from phasemeter.load import worker
 from phasemeter.load.job import Job, Progress
 from phasemeter.load.plan import Plan
@@ -32,6 +33,22 @@ class WorkerFailedError(PhasemeterError):
     """A worker process ended with an error; the message holds the end of what it said."""
 
 
+def cpus_for(workers: int) -> list[int]:
+    """Return a CPU of its own for each worker, out of those that this process may use.
+
+    Raises:
+        UsageError: If there are not enough, or the system cannot keep a process to a CPU.
+    """
+    if not hasattr(os, "sched_getaffinity"):
+        msg = f"--pin: {platform.system()} cannot keep a process to a CPU; accepted: no --pin here"
+        raise UsageError(msg)
+    allowed = sorted(os.sched_getaffinity(0))
+    if workers > len(allowed):
+        msg = f"--pin: {workers} workers and {len(allowed)} CPUs; accepted: a CPU for each worker"
+        raise UsageError(msg)
+    return allowed[:workers]
+
+
 def run_plan(
     folder: Path,
     plan: Plan,
@@ -40,6 +57,7 @@ def run_plan(
     first_writer: int = 0,
     workers: int = 1,
     timeout_s: float = 600.0,
+    cpus: Sequence[int] = (),
     headers: Mapping[str, str],
     on_progress: Callable[[float, Progress], None] = lambda elapsed_s, progress: None,
 ) -> tuple[int, int]:
@@ -52,6 +70,7 @@ def run_plan(
         first_writer: Number of the first worker's record file.
         workers: Number of processes.
         timeout_s: Time limit of one request.
+        cpus: CPU that each worker keeps to, from `cpus_for`; empty for any.
         headers: Extra request headers.
         on_progress: Called a few times a second with the time since the plan's origin and totals.
 
@@ -78,6 +97,7 @@ def run_plan(
                 salt=salt,
                 t0_ns=t0_ns,
                 timeout_s=timeout_s,
+                cpu=cpus[number] if cpus else None,
                 headers=headers,
             )
             crew.start(job)

@@ -5,17 +5,17 @@ A run that cannot work fails here, in one clear line and before anything is writ
 
 from __future__ import annotations
 
-import http.client
 import json
-import ssl
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from phasemeter.core.errors import UsageError
+from phasemeter.load.ask import NoAnswerError, ask
 from phasemeter.load.connecting import AUTOMATIC, Connecting
 from phasemeter.load.handoff import decode_body, prefill_body
 from phasemeter.load.prompts import TextLength
+from phasemeter.load.proxy import proxy_for
 from phasemeter.load.target import Api, Endpoint, RequestStyle, Target, Topology, parse_endpoint
 from phasemeter.load.workload import RequestClass
 from phasemeter.transports.arrivals import HAS_KERNEL_STAMPS
@@ -50,19 +50,38 @@ def find_target(
     Raises:
         UsageError: If a URL is malformed, nothing answers there, or the server refuses.
     """
-    if connecting.stamps == "kernel" and not HAS_KERNEL_STAMPS:
+    parsed = [parse_endpoint(url) for url in urls]
+    endpoints = tuple(_by_its_proxy(endpoint) for endpoint, _ in parsed)
+    decoders = tuple(_by_its_proxy(parse_endpoint(url)[0]) for url in decode_urls)
+    api = api or parsed[0][1]
+    if connecting.stamps == "kernel":
+        _refuse_without_kernel_stamps(endpoints + decoders)
+    asker = _Asker(headers, connecting)
+    for endpoint in endpoints[1:] + decoders:
+        asker.get(endpoint, "/models")
+    first = endpoints[0]
+    model = model or _only_model(first, asker)
+    style = _find_style(first, model, api, asker, decoders[0] if decoders else None)
+    return Target(topology, endpoints, style, decoders, gpus, connecting)
+
+
+def _refuse_without_kernel_stamps(endpoints: Iterable[Endpoint]) -> None:
+    if not HAS_KERNEL_STAMPS:
         msg = "--stamps: this system has no kernel receive stamps; accepted: recv, auto"
         raise UsageError(msg)
-    parsed = [parse_endpoint(url) for url in urls]
-    endpoints = tuple(endpoint for endpoint, _ in parsed)
-    decoders = tuple(parse_endpoint(url)[0] for url in decode_urls)
-    api = api or parsed[0][1]
-    for endpoint in endpoints[1:] + decoders:
-        _get(endpoint, "/models", headers)
-    first = endpoints[0]
-    model = model or _only_model(first, headers)
-    style = _find_style(first, model, api, headers, decoders[0] if decoders else None)
-    return Target(topology, endpoints, style, decoders, gpus, connecting)
+    for endpoint in endpoints:
+        if endpoint.socket_path:
+            msg = (
+                "--stamps: the kernel stamps nothing on a Unix socket "
+                f"({endpoint.base_url}); accepted: recv, auto"
+            )
+            raise UsageError(msg)
+
+
+def _by_its_proxy(endpoint: Endpoint) -> Endpoint:
+    if endpoint.socket_path:
+        return endpoint
+    return replace(endpoint, proxy=proxy_for(endpoint.scheme, endpoint.host, endpoint.port))
 
 
 def refuse_too_long(
@@ -76,8 +95,9 @@ def refuse_too_long(
     Raises:
         UsageError: If a class's prompt and output do not fit.
     """
+    asker = _Asker(headers, target.connecting)
     for endpoint in target.endpoints + target.decode_endpoints:
-        _, answer = _get(endpoint, "/models", headers)
+        _, answer = asker.get(endpoint, "/models")
         for model in _listed(answer):
             limit = model.get("max_model_len")
             if model.get("id") != target.style.model or not isinstance(limit, int):
@@ -98,21 +118,22 @@ def warm_up(target: Target, *, headers: Mapping[str, str], prompt_tokens: int = 
     Raises:
         UsageError: If an instance does not answer.
     """
+    asker = _Asker(headers, target.connecting)
     body = target.style.body(prompt_tokens, 8, uuid.uuid4().hex)
     pairs = max(len(target.endpoints), len(target.decode_endpoints))
     for turn in range(pairs):
         first = target.endpoints[turn % len(target.endpoints)]
         decoders = target.decode_endpoints
         decoder = decoders[turn % len(decoders)] if decoders else None
-        status, answer = _ask(first, target.style, body, headers, decoder)
+        status, answer = asker.complete(first, target.style, body, decoder)
         if status != 200:
             said = f"HTTP {status}: {_message(answer)}"
             msg = f"URL: {first.base_url} refuses a prompt of {prompt_tokens} tokens ({said})"
             raise UsageError(msg)
 
 
-def _only_model(endpoint: Endpoint, headers: Mapping[str, str]) -> str:
-    _, answer = _get(endpoint, "/models", headers)
+def _only_model(endpoint: Endpoint, asker: _Asker) -> str:
+    _, answer = asker.get(endpoint, "/models")
     names = [model.get("id") for model in _listed(answer)]
     if len(names) == 1:
         return str(names[0])
@@ -125,7 +146,7 @@ def _find_style(
     endpoint: Endpoint,
     model: str,
     api: Api | None,
-    headers: Mapping[str, str],
+    asker: _Asker,
     decoder: Endpoint | None,
 ) -> RequestStyle:
     """Try the ways of writing a request, the most exact first."""
@@ -139,9 +160,10 @@ def _find_style(
     plain = [replace(way, extensions=False) for way in ways]
     refusal = ""
     for way in ways + plain:
-        status, answer = _ask(endpoint, way, way.body(8, 1, uuid.uuid4().hex), headers, decoder)
+        body = way.body(8, 1, uuid.uuid4().hex)
+        status, answer = asker.complete(endpoint, way, body, decoder)
         if status == 200:
-            return way if way.prompt_ids else _measured(endpoint, way, headers, decoder)
+            return way if way.prompt_ids else _measured(endpoint, way, asker, decoder)
         refusal = refusal or f"HTTP {status}: {_message(answer)}"
         if status in (401, 403):
             break
@@ -150,13 +172,13 @@ def _find_style(
 
 
 def _measured(
-    endpoint: Endpoint, way: RequestStyle, headers: Mapping[str, str], decoder: Endpoint | None
+    endpoint: Endpoint, way: RequestStyle, asker: _Asker, decoder: Endpoint | None
 ) -> RequestStyle:
     """Return the style with the length of its texts, as the server counts them."""
     counted: list[int] = []
     for number in (_SHORT_WORDS, _LONG_WORDS):
         body = way.body(number, 1, uuid.uuid4().hex)
-        _, answer = _ask(endpoint, way, body, headers, decoder)
+        _, answer = asker.complete(endpoint, way, body, decoder)
         usage = answer.get("usage") if isinstance(answer, dict) else None
         tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
         if not isinstance(tokens, int):
@@ -170,75 +192,71 @@ def _measured(
     return replace(way, text_length=TextLength(counted[0] - per_word * _SHORT_WORDS, per_word))
 
 
-def _ask(
-    endpoint: Endpoint,
-    way: RequestStyle,
-    body: Mapping[str, object],
-    headers: Mapping[str, str],
-    decoder: Endpoint | None,
-) -> tuple[int, object]:
-    """Send one request without streaming, through both legs when separated."""
-    path = endpoint.path(way.api)
-    if decoder is not None:
-        status, answer = _exchange(endpoint, "POST", path, prefill_body(body), headers)
-        if status != 200:
-            return status, answer
-        handed = decode_body(body, answer)
-        if handed is None:
-            msg = (
-                f"URL: {endpoint.base_url} is no prefill instance: no kv_transfer_params came back"
+class _Asker:
+    """Asks endpoints with the run's own headers and connections."""
+
+    def __init__(self, headers: Mapping[str, str], connecting: Connecting) -> None:
+        self._headers = headers
+        self._connecting = connecting
+
+    def get(self, endpoint: Endpoint, path: str) -> tuple[int, object]:
+        """Return status and JSON document of a path below the base URL."""
+        return self._exchange(endpoint, endpoint.below(path), None)
+
+    def complete(
+        self,
+        endpoint: Endpoint,
+        way: RequestStyle,
+        body: Mapping[str, object],
+        decoder: Endpoint | None,
+    ) -> tuple[int, object]:
+        """Send one request without streaming, through both legs when separated."""
+        path = endpoint.path(way.api)
+        if decoder is not None:
+            status, answer = self._exchange(endpoint, path, prefill_body(body))
+            if status != 200:
+                return status, answer
+            handed = decode_body(body, answer)
+            if handed is None:
+                msg = (
+                    f"URL: {endpoint.base_url} is no prefill instance: "
+                    "no kv_transfer_params came back"
+                )
+                raise UsageError(msg)
+            endpoint, body, path = decoder, handed, decoder.path(way.api)
+        plain = {name: value for name, value in body.items() if name != "stream_options"}
+        return self._exchange(endpoint, path, {**plain, "stream": False})
+
+    def _exchange(
+        self, endpoint: Endpoint, path: str, body: Mapping[str, object] | None
+    ) -> tuple[int, object]:
+        try:
+            answer = ask(
+                endpoint,
+                path,
+                body,
+                headers=self._headers,
+                connecting=self._connecting,
+                timeout_s=_TIMEOUT_S,
             )
+        except NoAnswerError as fault:
+            through = "" if endpoint.proxy is None else f" through proxy {endpoint.proxy.authority}"
+            msg = f"URL: nothing usable answers at {endpoint.base_url}{through} ({fault})"
+            raise UsageError(msg) from fault
+        if 300 <= answer.status < 400:
+            place = answer.headers.get("location")
+            msg = f"URL: {endpoint.base_url} redirects to {place}; use that URL"
             raise UsageError(msg)
-        endpoint, body, path = decoder, handed, decoder.path(way.api)
-    plain = {name: value for name, value in body.items() if name != "stream_options"}
-    return _exchange(endpoint, "POST", path, {**plain, "stream": False}, headers)
+        try:
+            return answer.status, json.loads(answer.body)
+        except (ValueError, RecursionError):
+            return answer.status, None
 
 
 def _listed(answer: object) -> list[dict[str, object]]:
     """Return the models of a `/models` answer."""
     listed = answer.get("data") if isinstance(answer, dict) else None
     return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-
-
-def _get(endpoint: Endpoint, path: str, headers: Mapping[str, str]) -> tuple[int, object]:
-    return _exchange(endpoint, "GET", endpoint.below(path), None, headers)
-
-
-def _exchange(
-    endpoint: Endpoint,
-    method: str,
-    path: str,
-    body: Mapping[str, object] | None,
-    headers: Mapping[str, str],
-) -> tuple[int, object]:
-    connection: http.client.HTTPConnection
-    if endpoint.scheme == "https":
-        context = ssl.create_default_context()
-        connection = http.client.HTTPSConnection(
-            endpoint.host, endpoint.port, timeout=_TIMEOUT_S, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=_TIMEOUT_S)
-    content = None if body is None else json.dumps(body)
-    try:
-        connection.request(method, path, content, {"Content-Type": "application/json", **headers})
-        response = connection.getresponse()
-        status, data = response.status, response.read()
-    except (OSError, http.client.HTTPException, UnicodeError) as fault:
-        reason = getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
-        msg = f"URL: nothing usable answers at {endpoint.base_url} ({reason})"
-        raise UsageError(msg) from fault
-    finally:
-        connection.close()
-    if 300 <= status < 400:
-        msg = (
-            f"URL: {endpoint.base_url} redirects to {response.getheader('Location')}; use that URL"
-        )
-        raise UsageError(msg)
-    try:
-        return status, json.loads(data)
-    except ValueError:
-        return status, None
 
 
 def _message(answer: object) -> str:

@@ -79,9 +79,26 @@ class Preparer:
 
     def to_bytes(self, endpoint: Endpoint, body: Mapping[str, object], request_id: str) -> bytes:
         """Return the bytes of a POST of `body` to an endpoint."""
-        return request_bytes(
-            endpoint.path(self._target.style.api),
-            endpoint.authority,
-            body,
-            {**self._headers, "X-Request-Id": request_id},
-        )
+        path = endpoint.path(self._target.style.api)
+        return request_to(endpoint, path, body, {**self._headers, "X-Request-Id": request_id})
+
+
+def request_to(
+    endpoint: Endpoint,
+    path: str,
+    body: Mapping[str, object] | None,
+    headers: Mapping[str, str],
+) -> bytes:
+    """Return the bytes of a request to an endpoint, as its proxy wants them where it has one.
+
+    Args:
+        endpoint: Where to.
+        path: Path with query.
+        body: JSON body of a POST; None for a GET.
+        headers: Extra headers.
+    """
+    target, proxy = path, endpoint.proxy
+    if proxy is not None and endpoint.scheme == "http":
+        target = f"http://{endpoint.host_header}{path}"
+        headers = {**proxy.headers, **headers}
+    return request_bytes(target, endpoint.host_header, body, headers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from phasemeter.load import run_folder
@@ -19,6 +19,7 @@ def run_load(
     *,
     workers: int,
     timeout_s: float,
+    cpus: Sequence[int] = (),
     headers: Mapping[str, str],
     on_progress: Callable[[float, Progress], None],
     about: Mapping[str, object] | None = None,
@@ -55,6 +56,7 @@ def run_load(
                 "gpus": {"load": target.gpus},
             },
             "workers": workers,
+            "pinned_cpus": list(cpus),
             **(about or {}),
         },
     )
@@ -64,6 +66,7 @@ def run_load(
         target,
         workers=workers,
         timeout_s=timeout_s,
+        cpus=cpus,
         headers=headers,
         on_progress=on_progress,
     )

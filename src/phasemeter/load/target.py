@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from phasemeter.core.errors import UsageError
 from phasemeter.load.connecting import AUTOMATIC, Connecting
 from phasemeter.load.prompts import TextLength, token_ids, words
+from phasemeter.load.proxy import Proxy
 
 Api = Literal["chat", "completions"]
 Topology = Literal["single", "replicated", "separated"]
 
+_UNIX = "http+unix"
+_UNIX_FORM = "http+unix://%2Fpath%2Fof%2Fsocket[/PATH], absolute, at most 103 bytes"
+_LONGEST_SOCKET_PATH = 103  # what the strictest system takes, macOS
+_ACCEPTED = "accepted: http[s]://HOST[:PORT][/PATH], or http+unix://%2Fpath%2Fof%2Fsocket[/PATH]"
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 _PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
 
 
@@ -27,6 +33,8 @@ class Endpoint:
         base_path: Path before `/chat/completions`, for instance `/v1`.
         query: Query that goes with every request, such as a service's `api-version=...`; it may
             hold a key, so it is in neither `repr` nor the manifest.
+        socket_path: Unix socket to connect to instead of host and port, or an empty text.
+        proxy: HTTP proxy to go through, or None.
     """
 
     scheme: str
@@ -34,16 +42,26 @@ class Endpoint:
     port: int
     base_path: str
     query: str = field(default="", repr=False)
+    socket_path: str = ""
+    proxy: Proxy | None = None
 
     @property
     def authority(self) -> str:
-        """Host and port as a URL and a Host header have them."""
+        """Host and port as a URL has them."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
     @property
+    def host_header(self) -> str:
+        """Value of the Host header: the port only where it is not the scheme's own."""
+        usual = self.port == _DEFAULT_PORTS[self.scheme]
+        return self.authority.rpartition(":")[0] if usual else self.authority
+
+    @property
     def base_url(self) -> str:
         """The base URL, without its query."""
+        if self.socket_path:
+            return f"http+unix://{quote(self.socket_path, safe='')}{self.base_path}"
         return f"{self.scheme}://{self.authority}{self.base_path}"
 
     def path(self, api: Api) -> str:
@@ -62,18 +80,19 @@ def parse_endpoint(url: str, field_name: str = "URL") -> tuple[Endpoint, Api | N
         The endpoint, and the API where the URL itself names one.
 
     Raises:
-        UsageError: If the URL is not of the form http[s]://HOST[:PORT][/PATH][?QUERY].
+        UsageError: If the URL is not of the form http[s]://HOST[:PORT][/PATH][?QUERY] or
+            http+unix://SOCKET[/PATH][?QUERY], SOCKET being a file's path with %2F for each slash.
     """
     try:
         parts = urlsplit(url)
-        port = parts.port
+        port = None if parts.scheme == _UNIX else parts.port
     except ValueError as fault:
-        msg = (
-            f"{field_name}: {url!r} is not a URL ({fault}); accepted: http[s]://HOST[:PORT][/PATH]"
-        )
+        msg = f"{field_name}: {url!r} is not a URL ({fault}); {_ACCEPTED}"
         raise UsageError(msg) from fault
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        msg = f"{field_name}: {url!r} is not a URL; accepted: http[s]://HOST[:PORT][/PATH]"
+    if parts.scheme not in ("http", "https", _UNIX) or not (
+        parts.netloc if parts.scheme == _UNIX else parts.hostname
+    ):
+        msg = f"{field_name}: {url!r} is not a URL; {_ACCEPTED}"
         raise UsageError(msg)
     if parts.username is not None or parts.password is not None:
         msg = (
@@ -86,13 +105,24 @@ def parse_endpoint(url: str, field_name: str = "URL") -> tuple[Endpoint, Api | N
         if path.endswith(_PATHS[name]):
             path, api = path.removesuffix(_PATHS[name]), name
             break
-    if not path.isascii() or port == 0:
-        msg = f"{field_name}: {url!r} has a path or port that no request can have"
+    line = path + parts.query
+    if not line.isascii() or not line.isprintable() or " " in line or port == 0:
+        msg = f"{field_name}: the URL has a path, query or port that no request can have"
         raise UsageError(msg)
-    if port is None:
-        port = 443 if parts.scheme == "https" else 80
     base_path = path if path or api else "/v1"
-    return Endpoint(parts.scheme, parts.hostname, port, base_path, parts.query), api
+    if parts.scheme == _UNIX:
+        socket_path = _socket_path(unquote(parts.netloc), field_name)
+        return Endpoint("http", "localhost", 80, base_path, parts.query, socket_path), api
+    if port is None:
+        port = _DEFAULT_PORTS[parts.scheme]
+    return Endpoint(parts.scheme, parts.hostname or "", port, base_path, parts.query), api
+
+
+def _socket_path(path: str, field_name: str) -> str:
+    if not path.startswith("/") or len(path.encode()) > _LONGEST_SOCKET_PATH or "\0" in path:
+        msg = f"{field_name}: {path!r} is no Unix socket's path; accepted: {_UNIX_FORM}"
+        raise UsageError(msg)
+    return path
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +195,8 @@ class Target:
     def as_document(self) -> dict[str, object]:
         """Return the target as JSON-ready values, for the run's manifest."""
         document = asdict(self)
-        for endpoint in (*document["endpoints"], *document["decode_endpoints"]):
-            del endpoint["query"]
+        for name in ("endpoints", "decode_endpoints"):
+            for endpoint, told in zip(getattr(self, name), document[name], strict=True):
+                del told["query"]
+                told["proxy"] = None if endpoint.proxy is None else endpoint.proxy.authority
         return document

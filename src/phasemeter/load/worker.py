@@ -92,6 +92,7 @@ class Worker:
     def _append_self_report(self, use: ProcessUse, ended: str) -> None:
         report = {
             "worker": self._job.writer,
+            "cpu": self._job.cpu,
             **use.to_json(),
             "reads": self._driver.counts.reads,
             "token_events": self._driver.counts.token_events,
@@ -116,6 +117,8 @@ def main() -> int:
     """Run the job on standard input."""
     _allow_many_connections()
     job = pickle.load(sys.stdin.buffer)  # from our own parent process
+    if job.cpu is not None:
+        os.sched_setaffinity(0, {job.cpu})
     gc.freeze()  # what was imported is never garbage: collections need not look at it
     return 0 if Worker(job).run() else 130
 

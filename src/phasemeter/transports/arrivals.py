@@ -22,6 +22,23 @@ _STEP_LIMIT_NS = NS_PER_MS
 HAS_KERNEL_STAMPS = sys.platform == "linux"
 
 
+def hold_stamping() -> socket.socket | None:
+    """Return a socket that keeps the kernel stamping while it is open; None where it cannot.
+
+    Linux stamps arriving packets only while some socket asks for it, and begins up to a millisecond
+    after the first one did: without this the first reads of a process may come without a stamp.
+    """
+    if not HAS_KERNEL_STAMPS:
+        return None
+    holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        holder.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    except OSError:
+        holder.close()
+        return None
+    return holder
+
+
 class Arrivals:
     """Reads one connected or connecting socket. A kernel stamp is that of a read's last segment.
 
