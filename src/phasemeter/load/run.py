@@ -35,6 +35,7 @@ def run_load(
         target: Where to.
         workers: Number of processes.
         timeout_s: Time limit of one request.
+        cpus: CPU that each worker keeps to; empty for any.
         headers: Extra request headers.
         on_progress: Called a few times a second with the time since the plan's origin and totals.
         about: Further entries of the manifest.

@@ -42,7 +42,7 @@ def hold_stamping() -> socket.socket | None:
     reader = Arrivals(near)
     deadline_ns = now_ns() + _BEGIN_TO_STAMP_LIMIT_NS
     with far:
-        while now_ns() < deadline_ns:
+        while reader.asks_kernel and now_ns() < deadline_ns:
             reader.begin()
             far.sendall(b"x")
             reader.receive(1)
@@ -107,6 +107,11 @@ class Arrivals:
             self._source = self.source = "kernel" if kernel else "recv"
             self._kernel = True
             self._offset_ns = realtime_offset_ns()
+
+    @property
+    def asks_kernel(self) -> bool:
+        """True where the kernel was asked to stamp this socket and took the option."""
+        return self._kernel
 
     def begin(self) -> None:
         """Start an exchange: take the clock offset that its kernel stamps are read with."""
