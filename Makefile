@@ -27,15 +27,18 @@ demo: $(VENV)/.demo
 	$(BIN)/phasemeter demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n 2 -m "not lab"
+	$(BIN)/python -m pytest -q -n 2 -m "not lab and not engine"
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Real vLLM, Prometheus and Phoenix come once, below build/ (5 GB); docs/engines.md.
 engines: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -m lab
+	$(BIN)/python -m tests.engines.set_up
+	$(BIN)/python -m pytest -q -rs -m lab
+	$(BIN)/python -m pytest -q -rs --durations=5 -m engine
 
 # A first look by default; all of it: make bench BENCH="--rounds 3 --busy-core --ladder".
 # The peers come from the package index, once, into environments of their own (11 GB).

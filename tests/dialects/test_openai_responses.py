@@ -88,3 +88,13 @@ def test_a_running_usage_beside_the_delta_tells_its_tokens_so_far():
     document = {"type": "response.output_text.delta", "delta": "a", "usage": {"output_tokens": 4}}
 
     assert decode(document).running_output_tokens == 4
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_times_that_vllm_tells_come_with_the_last_event(streamed):
+    metrics = {"time_to_first_token_ms": 10.5, "generation_time_ms": 39.9, "speculative": None}
+    response = {"object": "response", "status": "completed", "metrics": metrics}
+
+    event = decode({"type": "response.completed", "response": response} if streamed else response)
+
+    assert event.server == {"time_to_first_token_ms": 10.5, "generation_time_ms": 39.9}
