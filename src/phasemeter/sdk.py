@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import os
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from functools import partial
 from threading import Lock
 from typing import TypeVar, cast, overload
+from weakref import WeakValueDictionary, ref
 
 from phasemeter.clients import wrap as wrap_client
 from phasemeter.clients.items import KindOf
@@ -17,6 +20,7 @@ from phasemeter.core.errors import UsageError, guard
 from phasemeter.core.timeline import Timeline
 from phasemeter.sinks import Sink
 from phasemeter.sinks.hdr import HdrSink
+from phasemeter.transports.recorder import OpenCall
 from phasemeter.transports.request import RequestInfo
 
 ClientT = TypeVar("ClientT")
@@ -28,7 +32,8 @@ class Meter:
 
     Thread-safe. Streams that are dropped without a close are reported when their event loop runs on, or
     else at the next use of the Meter (a request, a snapshot, close): a finalizer must not call sinks.
-    They end at their last read's time all the same.
+    They end at their last read's time all the same. At the process's exit a Meter that was not closed is
+    closed.
 
     Args:
         sinks: Where findings go; by default an HdrSink and an OtelSink.
@@ -39,6 +44,10 @@ class Meter:
         self._sinks: tuple[Sink, ...] = _default_sinks() if sinks is None else tuple(sinks)
         self._now_ns: Callable[[], int] = (clock or SystemClock()).now_ns
         self._postponed: deque[Callable[[], None]] = deque()
+        self._open: WeakValueDictionary[tuple[int, int], OpenCall] = WeakValueDictionary()
+        # Registered after its sinks' own hooks, so run before them: last in, first out.
+        self._at_exit = partial(_close_if_alive, ref(self))
+        atexit.register(self._at_exit)
 
     def wrap(self, client: ClientT) -> ClientT:
         """Return a timed client of the same type; the given one is left as it is.
@@ -94,8 +103,12 @@ class Meter:
         raise UsageError(msg)
 
     def close(self) -> None:
-        """Report dropped streams and close the sinks."""
+        """Report dropped streams, and those still running as abandoned; close the sinks."""
+        atexit.unregister(self._at_exit)
         self._settle()
+        for (process, _), call in self._open_calls():
+            if process == os.getpid():  # what a parent had open before a fork is the parent's
+                call.abandon()
         for sink in self._sinks:
             with guard(f"closing {type(sink).__name__}"):
                 sink.close()
@@ -105,9 +118,10 @@ class Meter:
         """The clock."""
         return self._now_ns
 
-    def started(self, info: RequestInfo) -> object:
+    def started(self, info: RequestInfo, call: OpenCall) -> object:
         """Tell the sinks of a request; for transports."""
         self._settle()
+        self._open[os.getpid(), id(call)] = call
         states: list[object] = []
         for sink in self._sinks:
             state: object = None
@@ -127,6 +141,13 @@ class Meter:
         """Keep `finish` for the next use of the Meter; for transports, safe in a finalizer."""
         self._postponed.append(finish)
 
+    def _open_calls(self) -> list[tuple[tuple[int, int], OpenCall]]:
+        while True:
+            try:
+                return list(self._open.items())
+            except RuntimeError:  # another thread began a request meanwhile
+                continue
+
     def _settle(self) -> None:
         while self._postponed:
             try:
@@ -136,17 +157,22 @@ class Meter:
             finish()
 
 
+def _close_if_alive(meter: ref[Meter]) -> None:
+    left = meter()
+    if left is not None:
+        left.close()
+
+
 _default: Meter | None = None
 _default_lock = Lock()
 
 
 def default_meter() -> Meter:
-    """Return the Meter of the module functions, made at first use and closed at exit."""
+    """Return the Meter of the module functions, made at first use."""
     global _default  # noqa: PLW0603  one per process, by design
     with _default_lock:
         if _default is None:
             _default = Meter()
-            atexit.register(_default.close)
         return _default
 
 
@@ -154,8 +180,9 @@ def wrap(client: ClientT) -> ClientT:
     """Return a timed client of the same type: same methods, same exceptions, same laziness.
 
     Args:
-        client: An openai client (blocking or async, Azure, subclasses), or a Client or AsyncClient of
-            httpx or httpx2. It is left as it is and shares its connections with the timed one.
+        client: A client of the openai or anthropic package (blocking or async, Azure, Bedrock, Vertex,
+            subclasses), or a Client or AsyncClient of httpx or httpx2. It is left as it is and shares
+            its connections with the timed one.
 
     Raises:
         TypeError: If the client is of no known kind.

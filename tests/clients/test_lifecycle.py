@@ -1,407 +1,451 @@
-"""Every way out of a stream: one record and one request span, the right outcome, nothing leaked."""
+"""Surface x exit x blocking or async: one record and one request span each, as if we were not there.
+
+Each cell goes the same way twice, with the bare client and with the timed one, and compares what the
+application sees: the exception, and the connections that are left busy.
+"""
 
 import asyncio
+import contextlib
 import gc
+import json
+import subprocess
+import sys
+import time
 import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
 
-import httpx
-import httpx2
-import openai
 import pytest
+from opentelemetry import context, trace
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import StatusCode
 
-import phasemeter
+from phasemeter.core.clock import now_ns
 from phasemeter.core.timeline import Outcome
-from phasemeter.testing import ScriptedRead, ScriptedReply, ScriptedServer, chat_events
+from phasemeter.testing import ScriptedServer
+from tests.clients.surfaces import SURFACES, busy_connections, close_client, response_of
+from tests.clients.watched import Watched
+from tests.clients.wires import HTTP_ERROR
 
-MESSAGES = [{"role": "user", "content": "hi"}]
-
-
-class Watched:
-    """A Meter with its records and spans."""
-
-    def __init__(self):
-        self.timelines = []
-        self.exporter = InMemorySpanExporter()
-        provider = TracerProvider()
-        provider.add_span_processor(SimpleSpanProcessor(self.exporter))
-        self.meter = phasemeter.Meter(
-            sinks=[
-                phasemeter.CallbackSink(self.timelines.append),
-                phasemeter.OtelSink(tracer_provider=provider),
-                phasemeter.HdrSink(),
-            ]
-        )
-
-    def check(self, outcome, error_type, *, is_error):
-        self.meter.snapshot()  # a use of the Meter: reports what was dropped
-        (timeline,) = self.timelines
-        spans = self.exporter.get_finished_spans()
-        requests = [span for span in spans if span.name.startswith("chat")]
-        assert len(requests) == 1
-        assert (timeline.outcome, timeline.error_type) == (outcome, error_type)
-        expected = StatusCode.ERROR if is_error else StatusCode.UNSET
-        assert requests[0].status.status_code is expected
-        assert ("error.type" in requests[0].attributes) == is_error
-        assert requests[0].end_time - requests[0].start_time == (
-            timeline.ended_ns - timeline.started_ns
-        )
-        return timeline
+PAUSE_S = 0.015
+CANCELLED = "asyncio.CancelledError"
+TRACER = TracerProvider().get_tracer("application")
 
 
-@pytest.fixture
-def watched():
-    return Watched()
-
-
-@pytest.fixture
-def slow_server():
-    """Five tokens, then silence: whoever leaves, leaves in the middle."""
-    events = chat_events(first_ms=2, gap_ms=2, kinds=("content",) * 5, finish_reason=None)
-    with ScriptedServer(ScriptedReply.of_events(events, end="hang")) as server:
-        yield server
-
-
-def openai_client(watched, server, **options):
-    raw = openai.OpenAI(base_url=server.url, api_key="k", max_retries=0, **options)
-    return watched.meter.wrap(raw)
-
-
-def async_openai_client(watched, server, **options):
-    raw = openai.AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0, **options)
-    return watched.meter.wrap(raw)
-
-
-def start(client):
-    return client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
+@pytest.fixture(scope="module", autouse=True)
+def small_heap():
+    """Collections look at what the tests make, not at the client libraries."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class Stop(Exception):
-    pass
+    """The user's own."""
 
 
-def leave_by_close(stream):
-    next(stream)
-    stream.close()
-    stream.close()
+class Visit:
+    """One request, seen by the application's code.
+
+    Attributes:
+        stream: What the application holds; None once it let go.
+        left_ns: When the application was about to leave, None where it stays to the end.
+        raised: The exception that came out, as (class, text).
+        busy: Connections that were left busy.
+    """
+
+    def __init__(self, surface, url, watched, *, is_async, timeout):
+        client = surface.client(url, is_async=is_async, timeout=timeout)
+        self.client = client
+        if watched is not None and not surface.pulled:
+            self.client = watched.meter.wrap(client)
+        self.stream = None
+        self.left_ns = None
+        self.raised = None
+        self.busy = None
+        self.references = []
+        self._surface = surface
+        self._meter = watched.meter if watched is not None and surface.pulled else None
+        self._context = context.get_current()
+
+    def start(self):
+        self._hold(self._surface.ask(self.client))
+
+    async def astart(self):
+        self._hold(await self._surface.ask(self.client))
+
+    def _hold(self, stream):
+        self.stream = stream if self._meter is None else self._meter.time_stream(stream)
+        held = (self.stream, response_of(self.stream))
+        self.references = [weakref.ref(one) for one in held]
+        self.check_context()
+
+    def check_context(self):
+        """What is current in the application's code is the application's."""
+        assert context.get_current() is self._context
+
+    def take(self):
+        next(self.stream)
+        self.check_context()
+
+    async def atake(self):
+        await anext(self.stream)
+        self.check_context()
+
+    def take_all(self):
+        for _ in self.stream:
+            self.check_context()
+
+    async def atake_all(self):
+        async for _ in self.stream:
+            self.check_context()
+
+    def entered(self):
+        """`with stream`, or what stands for it where the stream is a generator."""
+        has_with = hasattr(self.stream, "__enter__")
+        return self.stream if has_with else contextlib.closing(self.stream)
+
+    def aentered(self):
+        has_with = hasattr(self.stream, "__aenter__")
+        return self.stream if has_with else contextlib.aclosing(self.stream)
+
+    async def aclose(self):
+        await (getattr(self.stream, "aclose", None) or self.stream.close)()
+
+    def leave(self):
+        """From here on the application is on its way out."""
+        self.left_ns = now_ns()
 
 
-def leave_by_with(stream):
-    with stream:
-        next(stream)
+# The ways out, blocking.
 
 
-def leave_by_user_exception(stream):
-    def use():
-        with stream:
-            next(stream)
-            raise Stop
-
-    with pytest.raises(Stop):
-        use()
+def to_the_end(visit):
+    visit.start()
+    visit.take_all()
 
 
-def leave_by_closing_a_generator_around(stream):
-    def mine():
-        with stream:
-            yield from stream
-
-    generator = mine()
-    next(generator)
-    generator.close()
-
-
-@pytest.mark.parametrize(
-    "leave",
-    [leave_by_close, leave_by_with, leave_by_user_exception, leave_by_closing_a_generator_around],
-)
-def test_a_deliberate_close_is_cancelled_and_no_error(leave, watched, slow_server):
-    """close(), with, an exception of the user's inside with, a closed generator around it."""
-    with openai_client(watched, slow_server) as client:
-        leave(start(client))
-
-        timeline = watched.check(Outcome.CANCELLED, None, is_error=False)
-
-    assert timeline.ended_ns == timeline.first_event_ns  # the last read that was handed over
+def close(visit):
+    visit.start()
+    visit.take()
+    time.sleep(PAUSE_S)
+    visit.leave()
+    visit.stream.close()
+    visit.stream.close()
 
 
-def test_a_dropped_stream_is_abandoned_and_ends_at_its_last_read(watched, slow_server):
-    """break without close: the collector finds it; the end is the last read's time."""
-    with openai_client(watched, slow_server) as client:
-        stream = start(client)
-        for chunk in stream:
-            if chunk.choices[0].delta.content:
-                break
-        gone = weakref.ref(stream.response)
-        del stream, chunk
+def with_exit(visit):
+    visit.start()
+    with visit.entered():
+        visit.take()
+        time.sleep(PAUSE_S)
+        visit.leave()
+
+
+def break_then_close(visit):
+    visit.start()
+    for _ in visit.stream:
+        visit.check_context()
+        break
+    time.sleep(PAUSE_S)
+    visit.leave()
+    visit.stream.close()
+
+
+def exception_inside_with(visit):
+    visit.start()
+    with visit.entered():
+        visit.take()
+        visit.leave()
+        raise Stop
+
+
+def drop(visit):
+    visit.start()
+    visit.take()
+    time.sleep(PAUSE_S)
+    visit.leave()
+    visit.stream = None
+    gc.collect()
+
+
+def close_the_client(visit):
+    visit.start()
+    visit.take()
+    visit.leave()
+    close_client(visit.client)
+    visit.take_all()
+
+
+# The same, async.
+
+
+async def ato_the_end(visit):
+    await visit.astart()
+    await visit.atake_all()
+
+
+async def aclose(visit):
+    await visit.astart()
+    await visit.atake()
+    await asyncio.sleep(PAUSE_S)
+    visit.leave()
+    await visit.aclose()
+    await visit.aclose()
+
+
+async def awith_exit(visit):
+    await visit.astart()
+    async with visit.aentered():
+        await visit.atake()
+        await asyncio.sleep(PAUSE_S)
+        visit.leave()
+
+
+async def abreak_then_close(visit):
+    await visit.astart()
+    async for _ in visit.stream:
+        visit.check_context()
+        break
+    await asyncio.sleep(PAUSE_S)
+    visit.leave()
+    await visit.aclose()
+
+
+async def aexception_inside_with(visit):
+    await visit.astart()
+    async with visit.aentered():
+        await visit.atake()
+        visit.leave()
+        raise Stop
+
+
+async def adrop(visit):
+    await visit.astart()
+    await visit.atake()
+    await asyncio.sleep(PAUSE_S)
+    visit.leave()
+    visit.stream = None
+    for _ in range(3):  # the loop closes what was collected, which lets go of more
         gc.collect()
-
-        timeline = watched.check(Outcome.ABANDONED, None, is_error=True)
-
-    assert timeline.ended_ns == timeline.last_token_ns
-    gc.collect()
-    assert gone() is None
+        await asyncio.sleep(PAUSE_S)
 
 
-def test_a_response_dropped_unread_is_abandoned(watched, slow_server):
-    """Not one byte of the body was asked for."""
-    client = watched.meter.wrap(httpx2.Client())
-    request = client.build_request(
-        "POST", slow_server.url + "/chat/completions", json={"stream": 1}
-    )
-    response = client.send(request, stream=True)
-    gone = weakref.ref(response)
-    del response
-    gc.collect()
-
-    watched.check(Outcome.ABANDONED, None, is_error=True)
-
-    assert gone() is None
-    client.close()
+async def aclose_the_client(visit):
+    await visit.astart()
+    await visit.atake()
+    visit.leave()
+    await close_client(visit.client)
+    await visit.atake_all()
 
 
-def test_a_dropped_async_stream_is_reported_by_its_loop(watched, slow_server):
-    """Without any further use of the Meter, as soon as the loop turns."""
-
-    async def run():
-        async with async_openai_client(watched, slow_server) as client:
-            stream = await start(client)
-            async for _ in stream:
-                break
-            del stream
-            for _ in range(100):
-                gc.collect()
-                await asyncio.sleep(0.01)
-                if watched.timelines:
-                    return
-
-    asyncio.run(run())
-
-    watched.check(Outcome.ABANDONED, None, is_error=True)
+async def _cancelled(visit, consume):
+    await visit.astart()
+    reached = asyncio.Event()
+    task = asyncio.create_task(consume(reached))
+    await reached.wait()
+    await asyncio.sleep(PAUSE_S)
+    visit.leave()
+    task.cancel()
+    await task
 
 
-def test_an_async_close_is_no_error(watched, slow_server):
-    """Leaving `async with` closes."""
+async def cancel_in_read(visit):
+    async def consume(reached):
+        async with visit.aentered():
+            await visit.atake()
+            reached.set()
+            await visit.atake_all()
 
-    async def run():
-        async with (
-            async_openai_client(watched, slow_server) as client,
-            await start(client) as stream,
-        ):
-            await anext(stream)
-
-    asyncio.run(run())
-
-    watched.check(Outcome.CANCELLED, None, is_error=False)
+    await _cancelled(visit, consume)
 
 
-@pytest.mark.parametrize("inside", ["read", "user code"])
-def test_a_cancelled_task_is_cancelled_and_an_error(inside, watched, slow_server):
-    """CancelledError while waiting for a chunk, or in the user's own await."""
+async def cancel_in_user_code(visit):
+    async def consume(reached):
+        async with visit.aentered():
+            await visit.atake()
+            reached.set()
+            await asyncio.Event().wait()
 
-    async def consume(client, reached):
-        async with await start(client) as stream:
-            async for chunk in stream:
-                if chunk.choices[0].delta.content:
-                    reached.set()
-                    if inside == "user code":
-                        await asyncio.Event().wait()
-
-    async def run():
-        async with async_openai_client(watched, slow_server) as client:
-            reached = asyncio.Event()
-            task = asyncio.create_task(consume(client, reached))
-            await reached.wait()
-            if inside == "read":
-                await asyncio.sleep(0.05)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(run())
-
-    watched.check(Outcome.CANCELLED, "asyncio.CancelledError", is_error=True)
+    await _cancelled(visit, consume)
 
 
-def test_a_cancel_before_the_headers_is_recorded(watched):
-    """The request was issued, so it counts."""
-    reply = ScriptedReply([], headers_t_ms=60_000)
+@dataclass(frozen=True)
+class Exit:
+    """One way out.
 
-    async def run():
-        async with async_openai_client(watched, server) as client:
-            task = asyncio.create_task(start(client))
-            while not server.served:  # noqa: ASYNC110  another thread's progress
-                await asyncio.sleep(0.01)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+    Attributes:
+        reply: What the server does, from the wire.
+        sync: The blocking way; None where there is none.
+        run: The async way.
+        outcome: What the record must say.
+        error: error.type of the record, None where it has none, or one of the two marks below.
+        at_the_end: The record ends at its last event; else at the time of the exit.
+    """
 
-    with ScriptedServer(reply) as server:
-        asyncio.run(run())
-
-    timeline = watched.check(Outcome.CANCELLED, "asyncio.CancelledError", is_error=True)
-    assert timeline.headers_ns is None
-
-
-def test_a_lost_connection_is_truncated_and_raises_as_without_us(watched):
-    """The server resets in the middle: partial timings are kept."""
-    events = chat_events(first_ms=2, gap_ms=2, kinds=("content",) * 3, finish_reason=None)
-    with (
-        ScriptedServer(ScriptedReply.of_events(events, end="reset")) as server,
-        openai_client(watched, server) as client,
-        pytest.raises(openai.APIConnectionError),
-    ):
-        list(start(client))
-
-    (timeline,) = watched.timelines
-    watched.check(Outcome.TRUNCATED, timeline.error_type, is_error=True)
-    assert timeline.error_type.startswith("httpx2.")
-    assert timeline.events
+    reply: Callable
+    sync: Callable | None
+    run: Callable
+    outcome: Outcome
+    error: object = None
+    at_the_end: bool = True
+    timeout: float = 5.0
 
 
-def test_a_body_that_ends_early_is_truncated(watched):
-    """A clean end of the body without finish reason or end mark."""
-    events = chat_events(first_ms=2, gap_ms=2, kinds=("content",) * 3, finish_reason=None)
-    with (
-        ScriptedServer(ScriptedReply.of_events(events)) as server,
-        openai_client(watched, server) as client,
-    ):
-        list(start(client))
-
-    watched.check(Outcome.TRUNCATED, None, is_error=True)
+def hanging(wire):
+    return wire.cut(end="hang")
 
 
-def test_a_read_timeout_is_an_error(watched, slow_server):
-    """openai's own exception comes through."""
-    with openai_client(watched, slow_server, timeout=0.3) as client:
-        with pytest.raises(openai.APITimeoutError):
-            list(start(client))
+TRANSPORT_ERROR = "an exception of the HTTP library"
+THE_SERVERS = "what the wire's error event says"
 
-        timeline = watched.check(Outcome.ERROR, "timeout", is_error=True)
+EXITS = {
+    "exhaustion": Exit(lambda w: w.reply(), to_the_end, ato_the_end, Outcome.OK),
+    "connection-lost": Exit(
+        lambda w: w.cut(end="reset"),
+        to_the_end,
+        ato_the_end,
+        Outcome.TRUNCATED,
+        TRANSPORT_ERROR,
+        at_the_end=False,
+    ),
+    "error-object": Exit(
+        lambda w: w.cut(tail=w.error), to_the_end, ato_the_end, Outcome.ERROR, THE_SERVERS
+    ),
+    "early-eof": Exit(lambda w: w.cut(), to_the_end, ato_the_end, Outcome.TRUNCATED),
+    "close": Exit(hanging, close, aclose, Outcome.CANCELLED),
+    "with-exit": Exit(hanging, with_exit, awith_exit, Outcome.CANCELLED),
+    "break-close": Exit(hanging, break_then_close, abreak_then_close, Outcome.CANCELLED),
+    "exception": Exit(hanging, exception_inside_with, aexception_inside_with, Outcome.CANCELLED),
+    "cancel-in-read": Exit(
+        hanging, None, cancel_in_read, Outcome.CANCELLED, CANCELLED, at_the_end=False
+    ),
+    "cancel-in-user-code": Exit(
+        hanging, None, cancel_in_user_code, Outcome.CANCELLED, CANCELLED, at_the_end=False
+    ),
+    "timeout": Exit(
+        hanging,
+        to_the_end,
+        ato_the_end,
+        Outcome.ERROR,
+        "timeout",
+        at_the_end=False,
+        timeout=0.1,
+    ),
+    "dropped": Exit(hanging, drop, adrop, Outcome.ABANDONED),
+    "client-closed": Exit(
+        hanging,
+        close_the_client,
+        aclose_the_client,
+        Outcome.TRUNCATED,
+        TRANSPORT_ERROR,
+        at_the_end=False,
+    ),
+    "http-error": Exit(lambda w: HTTP_ERROR, to_the_end, ato_the_end, Outcome.ERROR, "rate_limit"),
+}
 
-    assert timeline.events
+
+def cells():
+    for surface in SURFACES.values():
+        for name, way in EXITS.items():
+            if surface.pulled and name == "http-error":
+                continue  # raised before there is an iterator
+            for mode in ("sync", "async"):
+                if mode == "async" or way.sync is not None:
+                    yield pytest.param(surface, way, mode, id=f"{surface.name}-{name}-{mode}")
 
 
-def test_no_connection_is_an_error_with_the_exceptions_name(watched):
-    """Nobody listens: the same exception object class as without us, and a record."""
-    with ScriptedServer(ScriptedReply([])) as server:
-        url = server.url
-    with watched.meter.wrap(httpx2.Client()) as client, pytest.raises(httpx2.ConnectError):
-        client.post(url + "/chat/completions", json={"stream": True, "model": "m"})
-
-    timeline = watched.check(Outcome.ERROR, "httpx2.ConnectError", is_error=True)
-    assert timeline.http_status is None
-
-
-def test_an_http_error_keeps_its_class_and_status(watched):
-    """429 with a JSON body: the client's exception, and the error's class in the record."""
-    body = b'{"error":{"message":"slow down","type":"rate_limit_exceeded"}}'
-    reply = ScriptedReply(
-        [ScriptedRead(0, (body,))], status=429, headers=(("content-type", "application/json"),)
-    )
-    with (
-        ScriptedServer(reply) as server,
-        openai_client(watched, server) as client,
-        pytest.raises(openai.RateLimitError, match="slow down"),
-    ):
-        start(client)
-
-    timeline = watched.check(Outcome.ERROR, "rate_limit", is_error=True)
-    assert timeline.http_status == 429
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_the_client_closing_at_the_end_mark_is_ok(is_async, watched):
-    """openai closes the response at [DONE], also where the body goes on or never ends."""
-    events = chat_events(first_ms=2, gap_ms=2, kinds=("content",) * 3)
-
-    async def run(server):
-        async with async_openai_client(watched, server) as client:
-            async for _ in await start(client):
-                pass
-
-    with ScriptedServer(ScriptedReply.of_events(events, end="hang")) as server:
-        if is_async:
-            asyncio.run(run(server))
+def go(surface, way, mode, watched):
+    """Go one way, with the bare client or the timed one; (visit, server's view)."""
+    with ScriptedServer(way.reply(surface.wire)) as server, TRACER.start_as_current_span("mine"):
+        if mode == "sync":
+            visit = Visit(surface, server.url, watched, is_async=False, timeout=way.timeout)
+            try:
+                way.sync(visit)
+            except BaseException as error:
+                visit.raised = (type(error), str(error))
+            visit.check_context()
+            visit.busy = busy_connections(visit.client)
+            close_client(visit.client)
         else:
-            with openai_client(watched, server) as client:
-                list(start(client))
-
-        timeline = watched.check(Outcome.OK, None, is_error=False)
-        spans = {span.name: span for span in watched.exporter.get_finished_spans()}
-        prefill, decode, parent = (spans[name] for name in ("prefill", "decode", "chat m"))
-        lengths = [one.end_time - one.start_time for one in (prefill, decode)]
-        assert sum(lengths) == timeline.last_token_ns - timeline.started_ns
-        assert prefill.start_time == parent.start_time
-        assert timeline.ended_ns - server.served[0].sent_ns[-1] < 50_000_000
+            visit = asyncio.run(_go_async(surface, way, server, watched))
+        if watched is not None:
+            watched.user_span = trace.get_current_span().get_span_context()
+        deadline_ns = now_ns() + 5_000_000_000
+        while server.open_connections and now_ns() < deadline_ns:
+            time.sleep(0.005)
+        assert server.open_connections == 0
+    return visit
 
 
-@pytest.mark.parametrize("family", [httpx, httpx2])
-def test_a_break_inside_with_is_a_deliberate_close(family, watched, slow_server):
-    """The dropped byte iterator is the user's way of stopping; leaving `with` closes."""
-    body = {"stream": True, "model": "m"}
-    with (
-        watched.meter.wrap(family.Client()) as client,
-        client.stream("POST", slow_server.url + "/chat/completions", json=body) as response,
-    ):
-        for _ in response.iter_bytes():
-            break
-
-    watched.check(Outcome.CANCELLED, None, is_error=False)
+async def _go_async(surface, way, server, watched):
+    visit = Visit(surface, server.url, watched, is_async=True, timeout=way.timeout)
+    try:
+        await way.run(visit)
+    except BaseException as error:
+        visit.raised = (type(error), str(error))
+    visit.check_context()
+    visit.busy = busy_connections(visit.client)
+    await close_client(visit.client)
+    return visit
 
 
-@pytest.mark.parametrize("family", [httpx, httpx2])
-def test_a_break_inside_async_with_is_a_deliberate_close(family, watched, slow_server):
-    """The same, async."""
-
-    async def run():
-        body = {"stream": True, "model": "m"}
-        async with (
-            watched.meter.wrap(family.AsyncClient()) as client,
-            client.stream("POST", slow_server.url + "/chat/completions", json=body) as response,
-        ):
-            async for _ in response.aiter_bytes():
-                break
-
-    asyncio.run(run())
-
-    watched.check(Outcome.CANCELLED, None, is_error=False)
+def expected(surface, way, raised):
+    """(outcome, error.type) that the record must have."""
+    if surface.pulled and raised is not None and way.outcome in (Outcome.ERROR, Outcome.TRUNCATED):
+        # Only the items are seen, so what ended them is the exception that the application sees.
+        name = f"{raised.__module__}.{raised.__name__}"
+        return Outcome.ERROR, "timeout" if "Timeout" in name else name
+    if way.error is THE_SERVERS:
+        return way.outcome, surface.wire.error_type
+    return way.outcome, way.error
 
 
-def test_a_callers_generator_that_is_dropped_closes_by_with(watched, slow_server):
-    """A web handler's generator around `with`: dropping it is the handler's close."""
+@pytest.mark.parametrize(("surface", "way", "mode"), list(cells()))
+def test_every_way_out(surface, way, mode):
+    bare = go(surface, way, mode, None)
+    watched = Watched()
+    visit = go(surface, way, mode, watched)
+    ended_ns = now_ns()
 
-    def handler(client):
-        with start(client) as stream:
-            yield from stream
+    assert visit.raised == bare.raised
+    assert visit.busy == bare.busy
+    outcome, error = expected(surface, way, visit.raised and visit.raised[0])
+    if error is TRANSPORT_ERROR:
+        error = watched.timelines[0].error_type
+        assert error.startswith(("httpx.", "httpx2."))
+    is_error = outcome not in (Outcome.OK, Outcome.EMPTY) and not (
+        outcome is Outcome.CANCELLED and error is None
+    )
+    timeline = watched.check(outcome, error, is_error=is_error)
+    last_ns = timeline.last_token_ns or timeline.started_ns
+    if way.at_the_end:
+        assert last_ns <= timeline.ended_ns <= (visit.left_ns or ended_ns)
+    else:
+        assert (visit.left_ns or last_ns) <= timeline.ended_ns <= ended_ns
+    (request,) = watched.requests()
+    assert request.parent.span_id == watched.user_span.span_id
+    visit.stream = None
+    gc.collect()
+    assert [one() for one in visit.references] == [None] * len(visit.references)
 
-    with openai_client(watched, slow_server) as client:
-        generator = handler(client)
-        next(generator)
-        del generator
-        gc.collect()
 
-        watched.check(Outcome.CANCELLED, None, is_error=False)
+@pytest.fixture(scope="module", params=["sync", "async"])
+def records_at_exit(request, tmp_path_factory):
+    """What a process left behind that ended with a live stream on every surface, by surface."""
+    path = tmp_path_factory.mktemp("exit") / "records.jsonl"
+    command = [sys.executable, "-m", "tests.clients.exiting", str(path), request.param]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 3
+    assert "phasemeter fault" not in done.stderr
+    found = {}
+    for record in (json.loads(line) for line in path.read_text().splitlines()):
+        if "outcome" in record:
+            found.setdefault(record["tags"]["surface"], []).append(record)
+    return found
 
 
-def test_an_interrupt_is_cancelled_and_named(watched):
-    """KeyboardInterrupt out of a read."""
-
-    class Interrupting(httpx2.BaseTransport):
-        def handle_request(self, request):
-            return httpx2.Response(200, stream=Body())
-
-    class Body(httpx2.SyncByteStream):
-        def __iter__(self):
-            yield b"data: {}\n\n"
-            raise KeyboardInterrupt
-
-    client = watched.meter.wrap(httpx2.Client(transport=Interrupting()))
-    with pytest.raises(KeyboardInterrupt):
-        client.post("http://h/chat/completions", json={"stream": True, "model": "m"})
-
-    timeline = watched.check(Outcome.CANCELLED, "KeyboardInterrupt", is_error=True)
-    assert timeline.stamp_source == "yield"
+@pytest.mark.parametrize("surface", SURFACES)
+def test_a_stream_that_lives_when_the_process_ends_is_recorded(surface, records_at_exit):
+    (record,) = records_at_exit[surface]
+    assert record["outcome"] == "abandoned"

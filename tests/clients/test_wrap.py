@@ -2,6 +2,7 @@
 
 import asyncio
 
+import anthropic
 import httpx
 import httpx2
 import openai
@@ -11,12 +12,11 @@ import phasemeter
 from phasemeter.core.meter import StreamEnd, StreamMeter
 from phasemeter.core.timeline import Outcome
 from phasemeter.dialects import by_name
-from phasemeter.metrics import E2E, TTFT
 from phasemeter.testing import ScriptedRead, ScriptedReply, ScriptedServer, chat_events
+from tests.clients.surfaces import SURFACES
+from tests.clients.wires import CHAT, MESSAGES, sse
 
-# One scripted write against one read of the client: both on this machine, which may be loaded.
-TOLERANCE_NS = 30_000_000
-MESSAGES = [{"role": "user", "content": "hi"}]
+MESSAGES_ASKED = [{"role": "user", "content": "hi"}]
 KINDS = ("reasoning", "reasoning", "content", "content", "content")
 
 
@@ -36,7 +36,7 @@ def chat_reply(**options):
 
 def sync_chat(meter, url):
     with meter.wrap(openai.OpenAI(base_url=url + "/v1", api_key="k", max_retries=0)) as client:
-        stream = client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
+        stream = client.chat.completions.create(model="m", messages=MESSAGES_ASKED, stream=True)
         assert isinstance(stream, openai.Stream)
         assert phasemeter.timeline(stream) is None
         chunks = list(stream)
@@ -47,7 +47,9 @@ def async_chat(meter, url):
     async def run():
         raw = openai.AsyncOpenAI(base_url=url + "/v1", api_key="k", max_retries=0)
         async with meter.wrap(raw) as client:
-            stream = await client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
+            stream = await client.chat.completions.create(
+                model="m", messages=MESSAGES_ASKED, stream=True
+            )
             assert isinstance(stream, openai.AsyncStream)
             assert phasemeter.timeline(stream) is None
             chunks = [chunk async for chunk in stream]
@@ -82,7 +84,7 @@ def async_family(family):
     return run
 
 
-SURFACES = {
+CHAT_CLIENTS = {
     "openai": sync_chat,
     "async openai": async_chat,
     "httpx": sync_family(httpx),
@@ -92,30 +94,7 @@ SURFACES = {
 }
 
 
-@pytest.mark.parametrize("surface", SURFACES.values(), ids=SURFACES)
-def test_phases_agree_with_the_servers_own_send_log(surface, meter, timelines):
-    """Each token's stamp lies after the write that brought it, and close to it; instants in order."""
-    with ScriptedServer(chat_reply()) as server:
-        timeline, chunks = surface(meter, server.url)
-        served = server.served[0]
-
-    assert timelines == [timeline]
-    assert chunks == len(KINDS) + 3
-    assert timeline.outcome is Outcome.OK
-    assert timeline.stamp_source == "recv"
-    assert [event.kind for event in timeline.events] == list(KINDS)
-    for event, sent_ns in zip(timeline.events, served.sent_ns[1:], strict=False):
-        # The server notes the time after its write returned, so the client may be a little earlier.
-        assert -5_000_000 < event.t_ns - sent_ns < TOLERANCE_NS
-    assert -5_000_000 < served.received_ns - timeline.sent_ns < TOLERANCE_NS
-    assert timeline.started_ns <= timeline.connected_ns <= timeline.sent_ns <= timeline.headers_ns
-    assert timeline.headers_ns <= timeline.first_event_ns <= timeline.first_token_ns
-    assert timeline.usage.output_tokens == len(KINDS)
-    assert timeline.model == "m"
-    assert timeline.response_model == "scripted"
-
-
-@pytest.mark.parametrize("surface", SURFACES.values(), ids=SURFACES)
+@pytest.mark.parametrize("surface", CHAT_CLIENTS.values(), ids=CHAT_CLIENTS)
 def test_a_meter_fed_with_the_same_script_gives_the_same_token_events(surface, meter):
     """The SDK and a bare StreamMeter are one state machine: equal kinds, counts, reads, usage."""
     events = chat_events(kinds=KINDS, gap_ms=5)
@@ -137,59 +116,18 @@ def test_a_meter_fed_with_the_same_script_gives_the_same_token_events(surface, m
     assert measured.choices == expected.choices
 
 
-def test_legacy_completions_are_timed(meter):
-    """The completions endpoint speaks its own dialect and operation."""
-    chunk = '{"object":"text_completion","model":"s","choices":[{"index":0,"text":"a"%s}]}'
-    events = [(10, chunk % ""), (20, chunk % ',"finish_reason":"stop"'), (21, "[DONE]")]
-    with ScriptedServer(ScriptedReply.of_events(events)) as server:
-        client = meter.wrap(openai.OpenAI(base_url=server.url, api_key="k"))
-        stream = client.completions.create(model="m", prompt="p", stream=True)
-        list(stream)
-        client.close()
-
-    timeline = phasemeter.timeline(stream)
-
-    assert (timeline.dialect, timeline.operation) == ("openai.completions", "text_completion")
-    assert len(timeline.events) == 2
-
-
-def test_a_call_that_is_not_streamed_has_an_end_to_end_time_and_no_phases(meter, timelines):
-    """One JSON body: streamed False, e2e known, ttft undefined."""
-    body = (
-        b'{"id":"x","object":"chat.completion","created":1,"model":"s","choices":[{"index":0,'
-        b'"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],'
-        b'"usage":{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}}'
-    )
-    reply = ScriptedReply(
-        [ScriptedRead(10, (body,))], headers=(("content-type", "application/json"),)
-    )
-    with ScriptedServer(reply) as server:
-        client = meter.wrap(openai.OpenAI(base_url=server.url, api_key="k"))
-        answer = client.chat.completions.create(model="m", messages=MESSAGES)
-        client.close()
-
-    (timeline,) = timelines
-
-    assert answer.choices[0].message.content == "hi"
-    assert timeline.outcome is Outcome.OK
-    assert timeline.streamed is False
-    assert list(E2E.samples(timeline))
-    assert not list(TTFT.samples(timeline))
-    assert timeline.usage.output_tokens == 2
-
-
 def test_raw_and_streaming_responses_and_stream_helpers_find_their_timeline(meter):
     """with_raw_response, with_streaming_response and .stream() lead back to the measurement."""
     with ScriptedServer(chat_reply(first_ms=3, gap_ms=1)) as server:
         client = meter.wrap(openai.OpenAI(base_url=server.url, api_key="k"))
         completions = client.chat.completions
-        raw = completions.with_raw_response.create(model="m", messages=MESSAGES, stream=True)
+        raw = completions.with_raw_response.create(model="m", messages=MESSAGES_ASKED, stream=True)
         list(raw.parse())
         with completions.with_streaming_response.create(
-            model="m", messages=MESSAGES, stream=True
+            model="m", messages=MESSAGES_ASKED, stream=True
         ) as streaming:
             list(streaming.iter_lines())
-        with completions.stream(model="m", messages=MESSAGES) as helper:
+        with completions.stream(model="m", messages=MESSAGES_ASKED) as helper:
             list(helper)
         client.close()
 
@@ -234,7 +172,7 @@ def test_wrapping_twice_does_not_double(meter, timelines):
         assert meter.wrap(client) is client
         http = meter.wrap(httpx.Client())
         assert meter.wrap(http) is http
-        list(client.chat.completions.create(model="m", messages=MESSAGES, stream=True))
+        list(client.chat.completions.create(model="m", messages=MESSAGES_ASKED, stream=True))
         client.close()
 
     assert len(timelines) == 1
@@ -252,33 +190,158 @@ def test_other_requests_pass_untouched(meter, timelines):
         phasemeter.timeline(response)
 
 
-def test_subclasses_azure_and_options_survive(meter):
-    """The timed client has the type and the options of the given one, which stays as it was."""
+def clients_of_every_kind():
+    """One client of each class that needs no vendor's own library."""
+    yield openai.OpenAI(api_key="k", timeout=7.0, max_retries=5, default_headers={"a": "b"})
+    yield openai.AsyncOpenAI(api_key="k", organization="o", project="p", default_query={"q": "1"})
+    azure = {"api_key": "k", "api_version": "v", "azure_endpoint": "http://127.0.0.1:1"}
+    yield openai.AzureOpenAI(**azure, azure_deployment="d")
+    yield openai.AsyncAzureOpenAI(**azure)
+    yield anthropic.Anthropic(api_key="k", timeout=7.0, max_retries=5)
+    yield anthropic.AsyncAnthropic(auth_token="t", default_headers={"a": "b"})
+    yield anthropic.AnthropicVertex(region="r", project_id="p", access_token="t")
+    yield anthropic.AsyncAnthropicVertex(region="r", project_id="p", access_token="t")
 
-    class Mine(openai.OpenAI):
-        pass
 
-    mine = Mine(api_key="k", base_url="http://127.0.0.1:1/v1", timeout=7.0, max_retries=5)
-    azure = openai.AzureOpenAI(
-        api_key="k", api_version="v", azure_endpoint="http://127.0.0.1:1", azure_deployment="d"
-    )
-    inner = mine._client
+@pytest.mark.parametrize(
+    "client", list(clients_of_every_kind()), ids=lambda one: type(one).__name__
+)
+def test_the_timed_client_has_the_type_and_the_options_of_the_given_one(client, meter):
+    """And the given one stays as it was."""
+    inner = client._client
+    timed = meter.wrap(client)
 
-    timed, timed_azure = meter.wrap(mine), meter.wrap(azure)
+    assert type(timed) is type(client)
+    for name in ("timeout", "max_retries", "base_url", "_custom_headers", "_custom_query"):
+        assert getattr(timed, name) == getattr(client, name)
+    assert client._client is inner
+    assert meter.wrap(timed) is timed
 
-    assert type(timed) is Mine
-    assert type(timed_azure) is openai.AzureOpenAI
-    assert (timed.timeout, timed.max_retries, timed.base_url) == (7.0, 5, mine.base_url)
-    assert timed_azure.base_url == azure.base_url
-    assert mine._client is inner
-    timed.close()
-    timed_azure.close()
+
+def test_what_the_librarys_own_copy_leaves_out_is_kept(meter):
+    """Strict validation, and fields that the application has set."""
+    client = openai.OpenAI(api_key="k", _strict_response_validation=True)
+    client.tenant = "t"
+
+    timed = meter.wrap(client)
+
+    assert timed.tenant == "t"
+    assert timed._strict_response_validation is True
+
+
+class TenantOpenAI(openai.OpenAI):
+    def __init__(self, tenant, **options):
+        super().__init__(**options)
+        self.tenant = tenant
+
+
+class TenantAnthropic(anthropic.Anthropic):
+    def __init__(self, tenant, **options):
+        super().__init__(**options)
+        self.tenant = tenant
+
+
+def test_subclasses_with_constructors_of_their_own_are_copied_too(meter, timelines):
+    """Whose own with_options() fails."""
+    with ScriptedServer(CHAT.reply(), MESSAGES.reply()) as server:
+        mine = meter.wrap(TenantOpenAI("t", base_url=server.url, api_key="k"))
+        other = meter.wrap(TenantAnthropic("u", base_url=server.url, api_key="k"))
+        list(SURFACES["chat"].ask(mine))
+        list(SURFACES["messages"].ask(other))
+        mine.close()
+        other.close()
+
+    assert (type(mine), mine.tenant) == (TenantOpenAI, "t")
+    assert (type(other), other.tenant) == (TenantAnthropic, "u")
+    assert [one.dialect for one in timelines] == ["openai.chat", "anthropic.messages"]
+
+
+@pytest.mark.parametrize("surface", ["chat", "messages"])
+def test_copies_of_a_timed_client_are_timed_once(surface, meter, timelines):
+    """with_options() and copy()."""
+    with ScriptedServer(SURFACES[surface].wire.reply()) as server:
+        client = meter.wrap(SURFACES[surface].client(server.url, is_async=False))
+        for one in (client.with_options(max_retries=3), client.copy(timeout=3.0)):
+            list(SURFACES[surface].ask(one))
+        client.close()
+
+    assert [one.outcome for one in timelines] == [Outcome.OK, Outcome.OK]
+
+
+@pytest.mark.parametrize("surface", ["chat-helper", "responses-helper", "messages-helper"])
+def test_the_managers_of_stream_helpers_lead_to_the_timeline(surface, meter):
+    """Also after `with` was left."""
+    managers = {
+        "chat-helper": lambda c: c.chat.completions.stream(model="m", messages=MESSAGES_ASKED),
+        "responses-helper": lambda c: c.responses.stream(model="m", input="hi"),
+        "messages-helper": lambda c: c.messages.stream(
+            model="m", max_tokens=9, messages=MESSAGES_ASKED
+        ),
+    }
+    with ScriptedServer(SURFACES[surface].wire.reply()) as server:
+        client = meter.wrap(SURFACES[surface].client(server.url, is_async=False))
+        manager = managers[surface](client)
+        with manager as stream:
+            list(stream)
+        client.close()
+
+    assert phasemeter.timeline(manager) is phasemeter.timeline(stream)
+    assert phasemeter.timeline(manager).outcome is Outcome.OK
+
+
+def test_thinking_and_tool_input_of_anthropics_helper_are_told_apart(meter):
+    """text_stream hides both; the record does not."""
+    deltas = [
+        ("thinking", {"type": "thinking", "thinking": "", "signature": ""}),
+        ("thinking_delta", {"type": "thinking_delta", "thinking": "ab"}),
+        ("text", {"type": "text", "text": ""}),
+        ("text_delta", {"type": "text_delta", "text": "ab"}),
+        ("tool", {"type": "tool_use", "id": "t", "name": "f", "input": {}}),
+        ("json_delta", {"type": "input_json_delta", "partial_json": '{"a":1}'}),
+    ]
+    events, index = [MESSAGES.events[0]], -1
+    for _, body in deltas:
+        if body["type"].endswith("_delta"):
+            document = {"type": "content_block_delta", "index": index, "delta": body}
+            events.append(sse(document))
+            events.append(sse({"type": "content_block_stop", "index": index}))
+        else:
+            index += 1
+            document = {"type": "content_block_start", "index": index, "content_block": body}
+            events.append(sse(document))
+    events += MESSAGES.events[-2:]
+    reply = ScriptedReply([ScriptedRead(2 * i, (one,)) for i, one in enumerate(events)])
+    with ScriptedServer(reply) as server:
+        client = meter.wrap(SURFACES["messages"].client(server.url, is_async=False))
+        with client.messages.stream(model="m", max_tokens=9, messages=MESSAGES_ASKED) as stream:
+            assert "".join(stream.text_stream) == "ab"
+        client.close()
+
+    kinds = [event.kind for event in phasemeter.timeline(stream).events]
+    assert kinds == ["reasoning", "content", "tool_call", "tool_call"]
+
+
+def test_anthropic_on_vertex_is_timed(meter):
+    """Its streams are server-sent events at paths of their own."""
+    with ScriptedServer(MESSAGES.reply()) as server:
+        client = meter.wrap(
+            anthropic.AnthropicVertex(
+                region="r", project_id="p", access_token="t", base_url=server.url
+            )
+        )
+        stream = SURFACES["messages"].ask(client)
+        list(stream)
+        client.close()
+
+    timeline = phasemeter.timeline(stream)
+    assert (timeline.dialect, timeline.outcome) == ("anthropic.messages", Outcome.OK)
+    assert timeline.model == "m"
 
 
 def test_anything_else_is_refused_with_what_is_accepted(meter):
     """TypeError names the accepted clients and the way for iterators."""
     with pytest.raises(
-        TypeError, match=r"openai\.OpenAI .* httpx2.*got builtins\.list.*time_stream"
+        TypeError, match=r"openai or anthropic .* httpx2.*got builtins\.list.*time_stream"
     ):
         meter.wrap([])
 
@@ -287,7 +350,7 @@ def test_the_original_client_still_works_after_the_timed_one_is_gone(meter):
     """The timed client borrows the connections; dropping it closes nothing."""
     with ScriptedServer(chat_reply(first_ms=3, gap_ms=1)) as server:
         client = openai.OpenAI(base_url=server.url, api_key="k")
-        stream = client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
+        stream = client.chat.completions.create(model="m", messages=MESSAGES_ASKED, stream=True)
         first = next(stream)
         del first
         timed = meter.wrap(client)
@@ -303,7 +366,7 @@ def test_the_given_client_may_be_dropped(meter):
     with ScriptedServer(chat_reply(first_ms=3, gap_ms=1)) as server:
         client = meter.wrap(openai.OpenAI(base_url=server.url, api_key="k"))
         for _ in range(2):
-            stream = client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
+            stream = client.chat.completions.create(model="m", messages=MESSAGES_ASKED, stream=True)
             assert len(list(stream)) == len(KINDS) + 3
         client.close()
 
@@ -360,7 +423,7 @@ def test_openai_over_the_other_family_is_timed_over_that_family(meter):
         raw = openai.OpenAI(base_url=server.url, api_key="k", http_client=httpx.Client())
         client = meter.wrap(raw)
         assert type(client._client) is httpx.Client
-        stream = client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
+        stream = client.chat.completions.create(model="m", messages=MESSAGES_ASKED, stream=True)
         list(stream)
         client.close()
 

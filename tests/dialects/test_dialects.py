@@ -9,6 +9,7 @@ from phasemeter.core.errors import UsageError
 from phasemeter.dialects import BUILTIN, asks_for_stream, by_name, for_path, requested_model
 
 GEMINI = "/v1beta/models/demo-g"
+CLAUDE = "/v1/projects/p/locations/l/publishers/anthropic/models/c@1"
 VERTEX = "/v1/projects/p/locations/l/publishers/google/models/demo-g"
 
 
@@ -32,6 +33,8 @@ def test_an_unknown_name_is_refused_with_the_names_that_are_accepted():
         ("/openai/v1/responses?api-version=preview", "openai.responses"),
         ("/v1/messages", "anthropic.messages"),
         ("/v1/messages?beta=true", "anthropic.messages"),
+        (f"{CLAUDE}:streamRawPredict", "anthropic.messages"),
+        (f"{CLAUDE}:rawPredict", "anthropic.messages"),
         ("/api/chat", "ollama.chat"),
         ("/api/generate", "ollama.chat"),
         (f"{GEMINI}:streamGenerateContent?alt=sse", "gemini.generate"),
@@ -59,6 +62,8 @@ def test_the_longest_matching_path_ending_decides(path, name):
         "/v1/messages/count_tokens",
         "/v1/threads/t/messages",
         f"{GEMINI}:countTokens",
+        CLAUDE.replace("/c@1", "/count-tokens:rawPredict"),
+        CLAUDE.replace("anthropic", "mistralai") + ":streamRawPredict",
         "/api/tags",
     ],
 )
@@ -96,6 +101,7 @@ def test_a_stream_is_asked_for_by_the_body_or_by_what_the_endpoint_does_unasked(
         ("/v1/chat/completions", {"model": 5}, None),
         (f"{GEMINI}:streamGenerateContent?alt=sse", {}, "demo-g"),
         (f"{VERTEX}:generateContent", {}, "demo-g"),
+        (f"{CLAUDE}:streamRawPredict", {}, "c@1"),
         ("/generate_stream", {}, None),
     ],
 )

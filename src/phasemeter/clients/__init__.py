@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from phasemeter.clients import httpx_client, openai_client
+from phasemeter.clients import api_client, httpx_client
 from phasemeter.transports.recorder import Recorder
 
 
@@ -20,7 +20,7 @@ class ClientAdapter(Protocol):
         ...
 
 
-BUILTIN: tuple[ClientAdapter, ...] = (openai_client.ADAPTER, httpx_client.ADAPTER)
+BUILTIN: tuple[ClientAdapter, ...] = (api_client.ADAPTER, httpx_client.ADAPTER)
 
 
 def wrap(client: object, recorder: Recorder) -> object:
@@ -34,8 +34,9 @@ def wrap(client: object, recorder: Recorder) -> object:
             return adapter.timed(client, recorder)
     cls = type(client)
     msg = (
-        f"wrap() takes an openai.OpenAI or AsyncOpenAI client (Azure ones and subclasses too) or a "
-        f"Client or AsyncClient of httpx or httpx2, got {cls.__module__}.{cls.__qualname__}; "
+        f"wrap() takes a client of the openai or anthropic package (blocking or async, Azure, Bedrock "
+        f"or Vertex ones and subclasses too) or a Client or AsyncClient of httpx or httpx2, "
+        f"got {cls.__module__}.{cls.__qualname__}; "
         f"for anything that yields there is time_stream()"
     )
     raise TypeError(msg)

@@ -11,6 +11,7 @@ from phasemeter.transports.recorder import Recorder
 from phasemeter.transports.timing import AsyncTimingTransport, Family, TimingTransport
 
 _FAMILIES = ("httpx", "httpx2")
+_OWN_CLIENTS = ("openai.", "anthropic.")
 
 
 class _HttpClient(Protocol):
@@ -73,13 +74,13 @@ def _known_family(client: object) -> tuple[Family, bool]:
 
 
 def _shallow_copy(client: object) -> object:
-    """Copy a client; of openai's own HTTP clients the part without a finalizer.
+    """Copy a client; of the HTTP clients of openai and anthropic the part without a finalizer.
 
     Those close their connections when they are collected. The copy shares connections with the
     original, which is kept alive and sees to that.
     """
     cls = type(client)
-    if not cls.__module__.startswith("openai."):
+    if not cls.__module__.startswith(_OWN_CLIENTS):
         return copy.copy(client)
     plain = next(base for base in cls.__mro__ if not hasattr(base, "__del__"))
     twin: object = object.__new__(plain)

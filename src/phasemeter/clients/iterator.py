@@ -99,13 +99,12 @@ class TimedIterator(_Pulled, Generator[ItemT, object, None], Generic[ItemT]):
         return item
 
     def close(self) -> None:
-        """Close the source if it can be closed, then end the timing."""
+        """Close the iteration and its source, where they can be closed, then end the timing."""
         try:
-            close = getattr(
-                self._source if self._iterator is None else self._iterator, "close", None
-            )
-            if callable(close):
-                close()
+            for one in _closables(self._iterator, self._source):
+                close = getattr(one, "close", None)
+                if callable(close):
+                    close()
         finally:
             self._pulled.on_close()
 
@@ -172,15 +171,20 @@ class TimedAsyncIterator(_Pulled, AsyncGenerator[ItemT, object], Generic[ItemT])
         return item
 
     async def aclose(self) -> None:
-        """Close the source if it can be closed, then end the timing."""
-        source = self._source if self._iterator is None else self._iterator
+        """Close the iteration and its source, where they can be closed, then end the timing."""
         try:
-            close = getattr(source, "aclose", None) or getattr(source, "close", None)
-            closing = close() if callable(close) else None
-            if closing is not None:
-                await closing
+            for one in _closables(self._iterator, self._source):
+                close = getattr(one, "aclose", None) or getattr(one, "close", None)
+                closing = close() if callable(close) else None
+                if closing is not None:
+                    await closing
         finally:
             self._pulled.on_close()
+
+
+def _closables(iterator: object, source: object) -> list[object]:
+    """Return what is to be closed: a source may hand out generators whose end does not close it."""
+    return [source] if iterator is None or iterator is source else [iterator, source]
 
 
 @overload

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from phasemeter.clients.items import KindOf, event_of
 from phasemeter.core.decoding import DecodedEvent, Decoder
@@ -13,10 +14,14 @@ from phasemeter.core.framing import Frame
 from phasemeter.core.meter import StreamEnd, StreamMeter
 from phasemeter.core.repeats import Varying
 from phasemeter.core.timeline import Outcome, Timeline
+from phasemeter.transports.dropped import report_later, running_loop
 from phasemeter.transports.endings import end_of, stop_in_flight
 from phasemeter.transports.recorder import Recorder
 from phasemeter.transports.request import RequestInfo, new_request_id
 from phasemeter.transports.tags import current_tags
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 DIALECT_NAME = "iterator"
 _MARK = b"data: 1\n\n"
@@ -68,6 +73,7 @@ class PulledStream:
         self._pulls = 0
         self._needs_finish = False
         self._finish_seen = False
+        self._loop: AbstractEventLoop | None = None
 
     @property
     def is_open(self) -> bool:
@@ -123,13 +129,15 @@ class PulledStream:
     def on_drop(self) -> None:
         """The iteration was dropped. May run inside the garbage collector."""
         if self.is_open:
-            self._recorder.postpone(self._abandon)
+            report_later(self._recorder, self._loop, self.abandon)
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
+        """End as abandoned, at the last item; nothing if it has ended or was not begun."""
         self._finish(self._last_ns, StreamEnd.ABANDONED)
 
     def _start(self, started_ns: int) -> None:
         self._last_ns = started_ns
+        self._loop = running_loop()
         info = RequestInfo(
             request_id=new_request_id(),
             dialect=DIALECT_NAME,
@@ -150,7 +158,7 @@ class PulledStream:
             stamp_source="pull",
             tags=info.tags,
         )
-        self._state = self._recorder.started(info)
+        self._state = self._recorder.started(info, self)
 
     def _finish(self, ended_ns: int, end: StreamEnd, error_type: str | None = None) -> None:
         if self._meter is None:
@@ -159,6 +167,7 @@ class PulledStream:
             self._claims.pop()
         except IndexError:
             return
+        self._loop = None
         with guard("ending a timed iteration"):
             self._meter.on_consumer(self._stamps_ns, self._handed_ns, self._asked_ns)
             timeline = self._meter.finish(max(ended_ns, self._last_ns), end, error_type)

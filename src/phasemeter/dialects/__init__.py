@@ -51,6 +51,10 @@ BUILTIN: tuple[EndpointDialect, ...] = (
     LlamaCppCompletion(),
 )
 _MODEL_IN_PATH = re.compile(r"/models/([^/:]+):[A-Za-z]+$")
+# Of several vendors' models that Vertex serves at such paths, each speaks its vendor's own dialect.
+_ANTHROPIC_ON_VERTEX = re.compile(
+    r"/publishers/anthropic/models/(?!count-tokens:)[^/:]+:(rawPredict|streamRawPredict)$"
+)
 
 
 def by_name(name: str) -> Dialect:
@@ -70,6 +74,8 @@ def by_name(name: str) -> Dialect:
 def for_path(path: str) -> Dialect | None:
     """Return the dialect spoken at a URL path, or None where no built-in one is known to be."""
     bare = _bare(path)
+    if _ANTHROPIC_ON_VERTEX.search(bare):
+        return by_name("anthropic.messages")
     matches = [
         (len(suffix), index)
         for index, dialect in enumerate(BUILTIN)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import Literal, Self
 
 from phasemeter.core.clock import NS_PER_MS, NS_PER_S, now_ns
 
+_POLL_S = 0.05
 _REASONS = {200: "OK", 400: "Bad Request", 429: "Too Many Requests", 500: "Internal Server Error"}
 
 
@@ -40,7 +42,7 @@ class ScriptedReply:
         headers_t_ms: When the response headers are sent, from the end of the request.
         framing: `chunked`, `length` (needs the whole body known, which it is), or `close`.
         end: `eof` ends the body as the framing has it, `reset` resets the connection after the last
-            read, `hang` keeps it open without a word until the server stops.
+            read, `hang` keeps it open without a word until the client closes it or the server stops.
     """
 
     reads: Sequence[ScriptedRead]
@@ -98,13 +100,18 @@ class ScriptedServer:
         self._stop = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._port: int = self._listener.getsockname()[1]
-        self._connections: list[socket.socket] = []
+        self._connections: set[socket.socket] = set()
         self._threads: list[threading.Thread] = []
 
     @property
     def url(self) -> str:
         """Base URL, without a trailing slash."""
         return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def open_connections(self) -> int:
+        """Connections that neither side has closed."""
+        return len(self._connections)
 
     def __enter__(self) -> Self:
         self._run(self._accept)
@@ -139,7 +146,7 @@ class ScriptedServer:
             except OSError:
                 return
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._connections.append(connection)
+            self._connections.add(connection)
             self._run(self._serve, connection, number)
 
     def _serve(self, connection: socket.socket, number: int) -> None:
@@ -157,6 +164,7 @@ class ScriptedServer:
             return  # the client went away, or the server was stopped
         finally:
             _shut(connection)
+            self._connections.discard(connection)
 
     def _answer(
         self, connection: socket.socket, request: ServedRequest, reply: ScriptedReply
@@ -170,7 +178,7 @@ class ScriptedServer:
             connection.sendall(_framed(read, reply))
             request.sent_ns.append(now_ns())
         if reply.end == "hang":
-            self._stop.wait()
+            self._wait_for_close(connection)
             return False
         if reply.end == "reset":
             # Lingering for no time at all makes the close a reset.
@@ -182,6 +190,12 @@ class ScriptedServer:
         if reply.framing == "chunked":
             connection.sendall(b"0\r\n\r\n")
         return reply.framing != "close"
+
+    def _wait_for_close(self, connection: socket.socket) -> None:
+        while not self._stop.is_set():
+            readable, _, _ = select.select([connection], [], [], _POLL_S)
+            if readable:
+                return  # closed, or a request that nobody will answer
 
     def _wait_until(self, origin_ns: int, t_ms: float) -> None:
         while not self._stop.is_set():

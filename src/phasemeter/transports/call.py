@@ -5,20 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from phasemeter.core.decoding import Dialect
 from phasemeter.core.errors import guard
 from phasemeter.core.meter import StreamEnd, StreamMeter
 from phasemeter.core.timeline import Outcome, Timeline
+from phasemeter.transports.dropped import report_later, running_loop
 from phasemeter.transports.endings import closed_by_collector, end_of, stop_in_flight
 from phasemeter.transports.recorder import Recorder
 from phasemeter.transports.request import HttpRequest, RequestInfo, describe, dialect_of
 from phasemeter.transports.stamping import Stamps, stamps_of
 from phasemeter.transports.tags import current_tags
-
-if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
 
 EXTENSION = "phasemeter"
 """Key under which a response's extensions hold its TimedCall."""
@@ -66,8 +64,8 @@ class TimedCall:
         self._recorder = recorder
         self._headers_ns: int | None = None
         self._claims = [True]
-        self._loop = _running_loop()
-        self._state = recorder.started(info)
+        self._loop = running_loop()
+        self._state = recorder.started(info, self)
 
     @property
     def is_open(self) -> bool:
@@ -131,11 +129,10 @@ class TimedCall:
         """The response was dropped without a close. May run inside the garbage collector."""
         if not self._claims:
             return
-        self._recorder.postpone(self._abandon)
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._abandon)
+        report_later(self._recorder, self._loop, self.abandon)
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
+        """End as abandoned, at the last read; nothing if it has ended."""
         self._finish(self._last_ns(), StreamEnd.ABANDONED)
 
     def _finish(self, ended_ns: int, end: StreamEnd, error_type: str | None = None) -> None:
@@ -178,8 +175,3 @@ def open_call(recorder: Recorder, request: HttpRequest) -> TimedCall | None:
         info = describe(request, dialect, started_ns=started_ns, tags=current_tags())
         return TimedCall(recorder, info, dialect)
     return None
-
-
-def _running_loop() -> AbstractEventLoop | None:
-    asyncio = sys.modules.get("asyncio")
-    return None if asyncio is None else asyncio._get_running_loop()

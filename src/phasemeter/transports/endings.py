@@ -10,6 +10,7 @@ from phasemeter.core.meter import StreamEnd
 
 _CLIENT_PACKAGES = ("openai", "anthropic")
 _LIBRARIES = (*_CLIENT_PACKAGES, "httpx", "httpx2", "phasemeter", "contextlib")
+_TIMEOUTS = ("TimeoutException", "APITimeoutError")
 _EVENT_LOOPS = ("asyncio", "trio", "uvloop")
 _GENERATOR_FLAGS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
@@ -29,9 +30,9 @@ def end_of(error: BaseException) -> tuple[StreamEnd, str | None]:
 
 
 def is_timeout(error: BaseException) -> bool:
-    """Tell whether an exception is a timeout, of Python's own or of the httpx families."""
+    """Tell whether an exception is a timeout: Python's own, of the httpx families, openai, anthropic."""
     return isinstance(error, TimeoutError) or any(
-        cls.__name__ == "TimeoutException" for cls in type(error).__mro__
+        cls.__name__ in _TIMEOUTS for cls in type(error).__mro__
     )
 
 
@@ -54,26 +55,32 @@ def stop_in_flight() -> str | None:
 
 
 def closed_by_collector(frame: FrameType | None) -> bool:
-    """Tell whether a close comes from the clean-up of a client library's dropped generator.
+    """Tell whether a close comes from the clean-up of a library's dropped generator.
 
-    A stream object of the openai client reads through generators whose clean-up closes the response. If
-    the user drops the stream, the collector or the event loop closes those: GeneratorExit is in
-    flight, and between us and the user, or the loop, stands a generator of the library's. A
-    deliberate close comes through plain methods.
+    The streams of the client libraries read through generators whose clean-up closes the response, and
+    `client.stream()` of httpx is one. If the user drops such an object, the collector or the event loop
+    closes it: GeneratorExit is in flight, and a generator of the library's stands between us and
+    the user, or the loop. A deliberate close comes through plain methods, or, where the user's own
+    generator is closed around `with client.stream()`, through contextlib. That the bytes of a response
+    are iterated no further (a `break`) is the user's way of stopping.
 
     Args:
         frame: The frame of the close.
     """
     if not isinstance(sys.exception(), GeneratorExit):
         return False
-    in_generator = False
+    in_generator = in_manager = False
+    below = ""
     while frame is not None:
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if package not in _LIBRARIES:
-            return in_generator and package in _EVENT_LOOPS
+            left_with = below == "contextlib"
+            return not left_with and (in_manager or (in_generator and package in _EVENT_LOOPS))
         if frame.f_code.co_flags & _GENERATOR_FLAGS:
             if package in _CLIENT_PACKAGES:
                 return True
             in_generator = True
+            in_manager = in_manager or frame.f_code.co_name == "stream"
+        below = package
         frame = frame.f_back
     return False

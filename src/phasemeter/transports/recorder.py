@@ -9,6 +9,14 @@ from phasemeter.core.timeline import Timeline
 from phasemeter.transports.request import RequestInfo
 
 
+class OpenCall(Protocol):
+    """A request that was started and has not ended."""
+
+    def abandon(self) -> None:
+        """End it as abandoned at its last event; nothing if it has ended."""
+        ...
+
+
 class Recorder(Protocol):
     """Takes started and finished requests. `phasemeter.Meter` is the implementation.
 
@@ -19,8 +27,11 @@ class Recorder(Protocol):
     @property
     def now_ns(self) -> Callable[[], int]: ...  # noqa: D102
 
-    def started(self, info: RequestInfo) -> object:
-        """Take a request that is about to be issued; what is returned comes back in `finished`."""
+    def started(self, info: RequestInfo, call: OpenCall) -> object:
+        """Take a request that is about to be issued; what is returned comes back in `finished`.
+
+        The call is held weakly, to be abandoned at the end of the process.
+        """
         ...
 
     def finished(self, timeline: Timeline, state: object) -> None:
