@@ -39,6 +39,8 @@ class Reads:
     last_read_ns = 1
     last_write_ns = 1
     connected_ns = None
+    stamp_source = "recv"
+    clock_stepped = False
 
 
 def drained_us(stream: object) -> float:

@@ -1,8 +1,49 @@
-"""Our own faults must show in our own tests."""
+"""Our own faults must show in our own tests; the kernel stamps while they run."""
+
+import ssl
+import subprocess
 
 import pytest
+
+from phasemeter.transports.arrivals import hold_stamping
 
 
 @pytest.fixture(autouse=True)
 def strict(monkeypatch):
     monkeypatch.setenv("PHASEMETER_STRICT", "1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _stamping():
+    held = hold_stamping()
+    yield
+    if held is not None:
+        held.close()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory):
+    """A folder with the key and certificate of `localhost`."""
+    folder = tmp_path_factory.mktemp("tls")
+    command = [
+        *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+        *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"),
+        *("-keyout", folder / "key.pem", "-out", folder / "cert.pem"),
+    ]
+    try:
+        subprocess.run(command, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("openssl is not installed")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server_tls(certificate):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    return context
+
+
+@pytest.fixture(scope="session")
+def client_tls(certificate):
+    return ssl.create_default_context(cafile=str(certificate / "cert.pem"))

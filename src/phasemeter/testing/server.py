@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -86,16 +87,21 @@ class ScriptedServer:
     Use as a context manager. Times are kept as well as the machine allows; what really happened is in
     `served`.
 
+    Args:
+        replies: The answers.
+        tls: Serve https with this context; its certificate should be for `localhost`.
+
     Attributes:
         served: One entry a request, in order of arrival.
     """
 
-    def __init__(self, *replies: ScriptedReply) -> None:
+    def __init__(self, *replies: ScriptedReply, tls: ssl.SSLContext | None = None) -> None:
         if not replies:
             msg = "replies: at least one reply is needed"
             raise ValueError(msg)
         self.served: list[ServedRequest] = []
         self._replies = replies
+        self._tls = tls
         self._numbers = count()
         self._stop = threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -106,6 +112,8 @@ class ScriptedServer:
     @property
     def url(self) -> str:
         """Base URL, without a trailing slash."""
+        if self._tls is not None:
+            return f"https://localhost:{self._port}"
         return f"http://127.0.0.1:{self._port}"
 
     @property
@@ -146,11 +154,17 @@ class ScriptedServer:
             except OSError:
                 return
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(
+                    connection, server_side=True, do_handshake_on_connect=False
+                )
             self._connections.add(connection)
             self._run(self._serve, connection, number)
 
     def _serve(self, connection: socket.socket, number: int) -> None:
         try:
+            if isinstance(connection, ssl.SSLSocket):
+                connection.do_handshake()
             pending = b""
             while not self._stop.is_set():
                 request, pending = _read_request(connection, pending, number)

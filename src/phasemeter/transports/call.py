@@ -64,6 +64,7 @@ class TimedCall:
         self._recorder = recorder
         self._headers_ns: int | None = None
         self._claims = [True]
+        self._reads_body = False
         self._loop = running_loop()
         self._state = recorder.started(info, self)
 
@@ -87,13 +88,16 @@ class TimedCall:
         self.source = stamps_of(response.extensions, self._recorder.now_ns)
         headers_ns = self.now_ns
         if self.source is not None:
-            self.meter.stamp_source = "recv"
+            self.meter.stamp_source = self.source.stamp_source
             headers_ns = self.source.last_read_ns or headers_ns
             self.meter.sent_ns = self.source.last_write_ns
             self.meter.connected_ns = self._connected_ns(self.source)
         self._headers_ns = headers_ns
         self.meter.on_headers(headers_ns, response.status_code, response.headers)
         response.extensions[EXTENSION] = self
+        if self.source is not None and self._info.streamed:
+            self.source.open_body()
+            self._reads_body = True
 
     def on_body(self, response: HttpResponse, body: bytes) -> None:
         """Take a response whose body was there at once, already decoded (mock transports)."""
@@ -142,6 +146,7 @@ class TimedCall:
             return
         self._loop = None
         with guard("ending a timed response"):
+            self._end_reading()
             if self._info.streamed:
                 self.meter.on_consumer(self.stamps_ns, self.handed_ns, self.asked_ns)
             timeline = self.meter.finish(ended_ns, end, error_type)
@@ -152,6 +157,15 @@ class TimedCall:
                 timeline = replace(timeline, streamed=False)
             self.timeline = timeline
             self._recorder.finished(timeline, self._state)
+
+    def _end_reading(self) -> None:
+        source = self.source
+        if source is None:
+            return
+        if self._reads_body:
+            source.close_body()
+        self.meter.stamp_source = source.stamp_source
+        self.meter.clock_stepped = source.clock_stepped
 
     def _last_ns(self) -> int:
         if self.stamps_ns:

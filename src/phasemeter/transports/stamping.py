@@ -7,15 +7,21 @@ installed and the stamps are taken one layer higher.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
+
+from phasemeter.core.timeline import StampSource
+
+if TYPE_CHECKING:
+    from phasemeter.transports.read_ahead import ReadAhead
 
 
 class Stamps(Protocol):
     """The times of one connection.
 
     Attributes:
-        last_read_ns: When the last read returned; None before the first.
+        last_read_ns: When the bytes that the last read handed over arrived; None before the first.
         last_write_ns: Just before the last write; None before the first.
         connected_ns: When the connection was usable; None once a second request uses it.
     """
@@ -23,6 +29,24 @@ class Stamps(Protocol):
     last_read_ns: int | None
     last_write_ns: int | None
     connected_ns: int | None
+
+    @property
+    def stamp_source(self) -> StampSource:
+        """Where the times of the reads of this exchange come from."""
+        ...
+
+    @property
+    def clock_stepped(self) -> bool:
+        """Tells whether the times of this exchange cannot be trusted."""
+        ...
+
+    def open_body(self) -> None:
+        """Note arrivals in time from now on, also while the consumer is busy."""
+        ...
+
+    def close_body(self) -> None:
+        """The timed body has ended; to be called once for each `open_body`, from any thread."""
+        ...
 
 
 class NetworkStream(Protocol):
@@ -36,9 +60,11 @@ class NetworkStream(Protocol):
 class AsyncNetworkStream(Protocol):
     """What is used of an async network stream; arguments pass through unread."""
 
-    async def read(self, *args: object, **options: object) -> bytes: ...  # noqa: D102
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes: ...  # noqa: D102
     async def write(self, *args: object, **options: object) -> None: ...  # noqa: D102
+    async def aclose(self) -> None: ...  # noqa: D102
     async def start_tls(self, *args: object, **options: object) -> AsyncNetworkStream: ...  # noqa: D102
+    def get_extra_info(self, info: str) -> object: ...  # noqa: D102
 
 
 class NetworkBackend(Protocol):
@@ -70,6 +96,20 @@ class _Stamped:
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
 
+    @property
+    def stamp_source(self) -> StampSource:
+        return "recv"
+
+    @property
+    def clock_stepped(self) -> bool:
+        return False
+
+    def open_body(self) -> None:
+        """Blocking reads cannot be made ahead: they are made when the consumer asks."""
+
+    def close_body(self) -> None:
+        pass
+
     def _before_write(self) -> None:
         # A write after a read is a second request: it did not make this connection.
         if self.last_read_ns is not None:
@@ -98,16 +138,25 @@ class StampedStream(_Stamped):
 
 
 class AsyncStampedStream(_Stamped):
-    """An async network stream with stamps."""
+    """An async network stream with stamps, which reads ahead while a timed body is open."""
 
-    async def read(self, *args: object, **options: object) -> bytes:
-        """Read, then note the time."""
-        data = await cast(AsyncNetworkStream, self.inner).read(*args, **options)
-        self.last_read_ns = self.now_ns()
+    def __init__(self, inner: object, now_ns: Callable[[], int]) -> None:
+        super().__init__(inner, now_ns)
+        self._ahead: ReadAhead | None = None
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Return what has arrived, or read and note the time."""
+        if self._ahead is None:
+            data = await cast(AsyncNetworkStream, self.inner).read(max_bytes, timeout)
+            self.last_read_ns = self.now_ns()
+        else:
+            self.last_read_ns, data = await self._ahead.read(max_bytes, timeout)
         return data
 
     async def write(self, *args: object, **options: object) -> None:
         """Note the time, then write: the peer may answer before the call returns."""
+        if self._ahead is not None:
+            await self._ahead.settle()
         self._before_write()
         self.last_write_ns = self.now_ns()
         await cast(AsyncNetworkStream, self.inner).write(*args, **options)
@@ -116,6 +165,34 @@ class AsyncStampedStream(_Stamped):
         """Start TLS; the connection counts as usable from now."""
         inner = await cast(AsyncNetworkStream, self.inner).start_tls(*args, **options)
         return AsyncStampedStream(inner, self.now_ns)
+
+    async def aclose(self) -> None:
+        """End a read ahead, then close."""
+        try:
+            if self._ahead is not None:
+                await self._ahead.stop()
+        finally:
+            await cast(AsyncNetworkStream, self.inner).aclose()
+
+    def get_extra_info(self, info: str) -> object:
+        """Return the inner stream's information; what was read ahead counts as readable."""
+        if info == "is_readable" and self._ahead is not None and self._ahead.holds_data:
+            return True
+        return cast(AsyncNetworkStream, self.inner).get_extra_info(info)
+
+    def open_body(self) -> None:
+        """Read ahead from now on, under asyncio; elsewhere reads are stamped when asked for."""
+        if self._ahead is None and _in_asyncio_task():
+            from phasemeter.transports.read_ahead import ReadAhead
+
+            self._ahead = ReadAhead(cast(AsyncNetworkStream, self.inner), self.now_ns)
+        if self._ahead is not None:
+            self._ahead.open_body()
+
+    def close_body(self) -> None:
+        """End reading ahead."""
+        if self._ahead is not None:
+            self._ahead.close_body()
 
 
 class StampingBackend:
@@ -184,3 +261,11 @@ def stamps_of(extensions: object, now_ns: Callable[[], int]) -> Stamps | None:
     if isinstance(stream, _Stamped) and stream.now_ns == now_ns and stream.last_read_ns:
         return stream
     return None
+
+
+def _in_asyncio_task() -> bool:
+    """Tell whether asyncio runs this; not so under trio, nor under trio as a guest of asyncio."""
+    asyncio = sys.modules.get("asyncio")
+    if asyncio is None or asyncio._get_running_loop() is None:
+        return False
+    return asyncio.current_task() is not None

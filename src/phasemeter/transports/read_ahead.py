@@ -1,0 +1,195 @@
+"""Reading an asyncio connection while its consumer is busy, so that arrivals are stamped in time.
+
+asyncio streams read from the socket only while somebody awaits a read. A consumer that sleeps between two
+chunks would find its own sleep in the arrival times. So once a read's bytes are handed over and the
+loop turns without the consumer asking for more, a task reads on, within a bound. A consumer that
+comes back at once is served as before and pays for one scheduled call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context
+from typing import Protocol
+
+from phasemeter.transports.read_queue import ReadQueue
+
+_READ_BYTES = 65_536
+
+
+class Reading(Protocol):
+    """What is used of an async network stream."""
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes: ...  # noqa: D102
+
+
+class ReadAhead:
+    """Reads of one connection, at most one at a time, by the consumer or ahead of it.
+
+    To be made and used on the connection's event loop; `close_body` and the finalizer may be called
+    from any thread.
+    """
+
+    def __init__(self, inner: Reading, now_ns: Callable[[], int]) -> None:
+        self._inner = inner
+        self._now_ns = now_ns
+        self._queue = ReadQueue()
+        self._loop = asyncio.get_running_loop()
+        # Of its own: a context may not be entered twice, and the caller's is not to be kept alive.
+        self._context = Context()
+        self._task: asyncio.Task[None] | None = None
+        self._our_cancels = 0
+        self._expired = False
+        self._bodies = 0
+        self._consumer_reads = False
+        self._check_is_due = False
+        self._stopped = False
+
+    def __del__(self) -> None:
+        task = self.__dict__.get("_task")
+        if task is None or task.done():
+            return
+        if not self._loop.is_closed():
+            with suppress(RuntimeError):  # closed just now
+                self._loop.call_soon_threadsafe(task.cancel)
+        elif inspect.getcoroutinestate(task.get_coro()) == inspect.CORO_CREATED:
+            task.get_coro().close()
+
+    @property
+    def holds_data(self) -> bool:
+        """True when something was read that nobody has asked for yet: bytes, the end or a fault."""
+        return bool(self._queue)
+
+    def open_body(self) -> None:
+        """Read ahead from now on, when the consumer is busy."""
+        self._bodies += 1
+        self._check_soon()
+
+    def close_body(self) -> None:
+        """Stop reading ahead, once as often as `open_body` was called. From any thread."""
+        if asyncio._get_running_loop() is self._loop:
+            self._close_body()
+        elif not self._loop.is_closed():
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._close_body)
+
+    async def read(self, most_bytes: int, timeout: float | None) -> tuple[int, bytes]:
+        """Return the next read with its arrival; exceptions and timeout are the inner stream's."""
+        # hot: for a consumer that keeps up, one read of the inner stream and one scheduled call
+        self._consumer_reads = True
+        expired = False
+        try:
+            task = self._task
+            if task is not None and not self._queue and not task.done():
+                expired = await self._adopt(task, timeout)
+            if self._queue:
+                t_ns, data = self._queue.take(most_bytes)
+            else:
+                # A timeout that is over already makes the inner stream raise its own exception.
+                data = await self._inner.read(most_bytes, 0.0 if expired else timeout)
+                t_ns = self._now_ns()
+        finally:
+            self._consumer_reads = False
+        if data and self._bodies:
+            self._check_soon()
+        return t_ns, data
+
+    async def settle(self) -> None:
+        """Cancel a read that is under way and wait until it is over; what it read is kept."""
+        task = self._task
+        if task is None or task.done() or asyncio._get_running_loop() is not self._loop:
+            return
+        self._cancel(task)
+        await asyncio.wait([task])
+
+    async def stop(self) -> None:
+        """Read ahead no more, and settle."""
+        self._stopped = True
+        await self.settle()
+
+    def arrived(self, outcome: bytes | Exception) -> bool:
+        """Take a read of the task's; tell whether it is to go on."""
+        self._queue.put(self._now_ns(), outcome)
+        return (
+            isinstance(outcome, bytes)
+            and len(outcome) > 0
+            and not self._consumer_reads
+            and self._bodies > 0
+            and not self._queue.full
+        )
+
+    def _check_soon(self) -> None:
+        if not self._check_is_due:
+            self._check_is_due = True
+            self._loop.call_soon(self._check, context=self._context)
+
+    def _check(self) -> None:
+        """The loop has turned: if the consumer did not come back meanwhile, read for it."""
+        self._check_is_due = False
+        if self._consumer_reads or not self._bodies or self._stopped or self._queue.full:
+            return
+        if self._task is not None and not self._task.done():
+            return
+        self._our_cancels = 0
+        self._expired = False
+        # Not through the loop's task factory: this task is none of the application's.
+        self._task = asyncio.Task(
+            _read_on(weakref.ref(self), self._inner),
+            loop=self._loop,
+            name="phasemeter read-ahead",
+            context=self._context,
+        )
+        # An abandoned stream's task goes with it, without a word.
+        self._task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+    async def _adopt(self, task: asyncio.Task[None], timeout: float | None) -> bool:
+        """Wait for the read that is under way; tell whether the timeout came first.
+
+        Waiting for the task itself, so that a cancellation of the caller's ends the read, too.
+        """
+        caller = asyncio.current_task()
+        before = 0 if caller is None else caller.cancelling()
+        timer = None if timeout is None else self._loop.call_later(timeout, self._expire, task)
+        try:
+            await task
+        except asyncio.CancelledError:
+            callers = caller is not None and caller.cancelling() > before
+            if callers or not task.cancelled() or task.cancelling() > self._our_cancels:
+                raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+        return self._expired
+
+    def _expire(self, task: asyncio.Task[None]) -> None:
+        if not task.done() and not task.cancelling():
+            self._expired = True
+            self._cancel(task)
+
+    def _cancel(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelling():
+            self._our_cancels = 1
+            task.cancel()
+
+    def _close_body(self) -> None:
+        self._bodies -= 1
+        if not self._bodies and self._task is not None and not self._task.done():
+            self._cancel(self._task)
+
+
+async def _read_on(owner: weakref.ref[ReadAhead], inner: Reading) -> None:
+    """Read for the owner as long as it wants; keeps it alive at no time while waiting."""
+    goes_on = True
+    while goes_on:
+        outcome: bytes | Exception
+        try:
+            outcome = await inner.read(_READ_BYTES, None)
+        except Exception as error:  # noqa: BLE001  the consumer's to see, at its next read
+            outcome = error
+        ahead = owner()
+        goes_on = ahead is not None and ahead.arrived(outcome)
+        del ahead
