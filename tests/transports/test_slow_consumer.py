@@ -40,7 +40,7 @@ def check_arrivals(timeline, served):
     gaps_ms = [gap_ns / 1e6 for gap_ns, _ in timeline.gaps()]
     assert timeline.outcome is Outcome.OK
     assert len(timeline.events) == TOKENS
-    assert late[0] > -0.5
+    assert late[0] > -10  # the server notes a send after it returned, and may be put aside before
     assert late[len(late) * 9 // 10] < LATE_MS
     assert median(gaps_ms) == pytest.approx(20, abs=5)
 
