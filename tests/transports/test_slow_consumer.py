@@ -24,8 +24,6 @@ TOKENS = 25
 EVENTS = chat_events(first_ms=60, gap_ms=20, kinds=("content",) * TOKENS)
 MESSAGES = [{"role": "user", "content": "hi"}]
 BODY = {"model": "m", "stream": True}
-LATE_MS = 15.0
-"""How much later than sent an arrival may be on a busy machine; the consumer would make it 30 and more."""
 
 
 def late_ms(timeline, served):
@@ -35,14 +33,17 @@ def late_ms(timeline, served):
 
 
 def check_arrivals(timeline, served):
-    """The arrivals are the server's, up to what a busy machine adds now and then."""
+    """The arrivals are the server's, up to what a busy machine adds.
+
+    The consumer would make every gap 50 ms, and the last token late by 30 ms for each one before it.
+    """
     late = sorted(late_ms(timeline, served))
     gaps_ms = [gap_ns / 1e6 for gap_ns, _ in timeline.gaps()]
     assert timeline.outcome is Outcome.OK
     assert len(timeline.events) == TOKENS
-    assert late[0] > -10  # the server notes a send after it returned, and may be put aside before
-    assert late[len(late) * 9 // 10] < LATE_MS
-    assert median(gaps_ms) == pytest.approx(20, abs=5)
+    assert late[len(late) // 2] < 30
+    assert late[len(late) * 9 // 10] < 150
+    assert median(gaps_ms) < 35
 
 
 def others():
