@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: setup demo test check engines bench clean
+.PHONY: setup demo test fuzz check engines bench clean
 
 $(VENV)/.pip:
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,11 @@ demo: $(VENV)/.demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -n 2 -m "not lab and not engine"
+
+# Random splits and mutations of recorded responses; FUZZ="--cases 1000000 --jobs 2" for all of them.
+FUZZ ?= --cases 50000
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.fuzz $(FUZZ)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -83,6 +83,9 @@ class ResponseReader:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as fault:
+            if self.complete:
+                self.keeps_connection = False  # what follows a whole response is not its fault
+                return
             msg = f"not an HTTP/1.1 response: {type(fault).__name__}"
             raise HttpError(msg) from fault
 
@@ -94,13 +97,21 @@ class ResponseReader:
         delimited = self._headers.get("transfer-encoding") or "content-length" in self._headers
         return self.complete or (self._headers_done and not delimited)
 
-    # Callbacks of httptools.
+    # Callbacks of httptools. Nobody asked for what follows a whole response: it is passed over.
+
+    def on_message_begin(self) -> None:  # noqa: D102
+        if self.complete:
+            self.keeps_connection = False
 
     def on_header(self, name: bytes, value: bytes) -> None:  # noqa: D102
+        if self.complete:
+            return
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:  # noqa: D102
         status = self._parser.get_status_code()
+        if self.complete:
+            return
         if status < 200:
             self._headers.clear()
             return
@@ -108,9 +119,12 @@ class ResponseReader:
         self._receiver.on_headers(self._t_ns, status, self._headers)
 
     def on_body(self, data: bytes) -> None:  # noqa: D102
-        self._receiver.on_body(self._t_ns, data)
+        if not self.complete:
+            self._receiver.on_body(self._t_ns, data)
 
     def on_message_complete(self) -> None:  # noqa: D102
+        if self.complete:
+            return
         self.complete = self._headers_done
         # Only now: the parser forgets it once the message is complete.
         self.keeps_connection = self.complete and bool(self._parser.should_keep_alive())

@@ -1,0 +1,1 @@
+"""Random splits and mutations of recorded responses, against framing, HTTP parsing and decoding."""
