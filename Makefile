@@ -18,7 +18,7 @@ $(VENV)/.demo: $(VENV)/.pip pyproject.toml
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.pip pyproject.toml
-	$(PIP) install --editable ".[openai,anthropic,httpx,otel,load,lab]" --group test --group lint
+	$(PIP) install --editable ".[openai,anthropic,httpx,instrument,load,lab]" --group test --group lint
 	touch $@ $(VENV)/.demo
 
 setup: $(VENV)/.dev

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from phasemeter.clients.lookup import timeline
     from phasemeter.core.errors import PhasemeterError, UsageError
     from phasemeter.core.timeline import Outcome, Timeline, TokenEvent, TokenKind, Usage
-    from phasemeter.sdk import Meter, snapshot, time_stream, wrap
+    from phasemeter.sdk import Meter, instrument, snapshot, time_stream, uninstrument, wrap
     from phasemeter.sinks import RequestInfo, Sink
     from phasemeter.sinks.callback import CallbackSink
     from phasemeter.sinks.hdr import HdrSink
@@ -36,10 +36,12 @@ __all__ = [
     "Usage",
     "UsageError",
     "__version__",
+    "instrument",
     "snapshot",
     "tag",
     "time_stream",
     "timeline",
+    "uninstrument",
     "wrap",
 ]
 
@@ -58,10 +60,12 @@ _HOMES = {
     "TokenKind": "phasemeter.core.timeline",
     "Usage": "phasemeter.core.timeline",
     "UsageError": "phasemeter.core.errors",
+    "instrument": "phasemeter.sdk",
     "snapshot": "phasemeter.sdk",
     "tag": "phasemeter.transports.tags",
     "time_stream": "phasemeter.sdk",
     "timeline": "phasemeter.clients.lookup",
+    "uninstrument": "phasemeter.sdk",
     "wrap": "phasemeter.sdk",
 }
 

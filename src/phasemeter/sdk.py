@@ -6,17 +6,19 @@ import atexit
 import os
 from collections import deque
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from threading import Lock
 from typing import TypeVar, cast, overload
 from weakref import WeakValueDictionary, ref
 
+from phasemeter import settings
+from phasemeter.clients import process_wide
 from phasemeter.clients import wrap as wrap_client
 from phasemeter.clients.items import KindOf
 from phasemeter.clients.iterator import TimedAsyncIterator, TimedIterator
 from phasemeter.clients.iterator import time_stream as time_iteration
 from phasemeter.core.clock import Clock, SystemClock
-from phasemeter.core.errors import UsageError, guard
+from phasemeter.core.errors import UsageError, guard, warn_once
 from phasemeter.core.timeline import Timeline
 from phasemeter.sinks import Sink
 from phasemeter.sinks.hdr import HdrSink
@@ -38,10 +40,22 @@ class Meter:
     Args:
         sinks: Where findings go; by default an HdrSink and an OtelSink.
         clock: Where the time comes from; the system's monotonic clock by default.
+        inject_usage: Ask streamed chat and legacy completions for their token counts, where the
+            request says nothing of `stream_options.include_usage`, and hide the chunk that brings
+            them. Default: as PHASEMETER_INJECT_USAGE says, else off.
     """
 
-    def __init__(self, sinks: Sequence[Sink] | None = None, *, clock: Clock | None = None) -> None:
-        self._sinks: tuple[Sink, ...] = _default_sinks() if sinks is None else tuple(sinks)
+    def __init__(
+        self,
+        sinks: Sequence[Sink] | None = None,
+        *,
+        clock: Clock | None = None,
+        inject_usage: bool | None = None,
+    ) -> None:
+        self._sinks: tuple[Sink, ...] = (HdrSink(), _otel_sink()) if sinks is None else tuple(sinks)
+        if inject_usage is None:
+            inject_usage = settings.from_environment().inject_usage
+        self._inject_usage = inject_usage
         self._now_ns: Callable[[], int] = (clock or SystemClock()).now_ns
         self._postponed: deque[Callable[[], None]] = deque()
         self._open: WeakValueDictionary[tuple[int, int], OpenCall] = WeakValueDictionary()
@@ -49,16 +63,29 @@ class Meter:
         self._at_exit = partial(_close_if_alive, ref(self))
         atexit.register(self._at_exit)
 
-    def wrap(self, client: ClientT) -> ClientT:
+    @property
+    def inject_usage(self) -> bool:
+        """Whether streams are asked for their token counts, where nobody says otherwise."""
+        return self._inject_usage
+
+    def wrap(self, client: ClientT, *, inject_usage: bool | None = None) -> ClientT:
         """Return a timed client of the same type; the given one is left as it is.
 
         Both share connections, so closing one closes the other's. A client that is timed by this Meter
-        already is returned itself.
+        already is returned itself. With PHASEMETER_DISABLED set, any client is.
+
+        Args:
+            client: What is to be timed.
+            inject_usage: As for the Meter, for this client; None is as the Meter has it.
 
         Raises:
             TypeError: If the client is of no known kind.
         """
-        return cast(ClientT, wrap_client(client, self))
+        if settings.from_environment().disabled:
+            return client
+        if inject_usage is None:
+            inject_usage = self._inject_usage
+        return cast(ClientT, wrap_client(client, self, inject_usage=inject_usage))
 
     @overload
     def time_stream(
@@ -172,22 +199,57 @@ def default_meter() -> Meter:
     global _default  # noqa: PLW0603  one per process, by design
     with _default_lock:
         if _default is None:
-            _default = Meter()
+            _default = Meter(configured_sinks())
         return _default
 
 
-def wrap(client: ClientT) -> ClientT:
+def wrap(client: ClientT, *, inject_usage: bool | None = None) -> ClientT:
     """Return a timed client of the same type: same methods, same exceptions, same laziness.
+
+    With PHASEMETER_DISABLED set, the client itself is returned.
 
     Args:
         client: A client of the openai or anthropic package (blocking or async, Azure, Bedrock, Vertex,
             subclasses), or a Client or AsyncClient of httpx or httpx2. It is left as it is and shares
             its connections with the timed one.
+        inject_usage: Ask streamed chat and legacy completions for their token counts, where the
+            request says nothing of `stream_options.include_usage`, and hide the chunk that brings
+            them. Default: as PHASEMETER_INJECT_USAGE says, else off.
 
     Raises:
         TypeError: If the client is of no known kind.
     """
-    return default_meter().wrap(client)
+    return default_meter().wrap(client, inject_usage=inject_usage)
+
+
+def instrument(*, meter: Meter | None = None, inject_usage: bool | None = None) -> None:
+    """Time every client of httpx and httpx2 in this process, and so those of openai and anthropic.
+
+    Clients made before count as well as those made later, and so do libraries that are imported later;
+    none is imported for it. A client that went through `wrap` reports to its own Meter, and once. Calling
+    again changes what is given from the next request on, and leaves the rest. Thread-safe. Does nothing
+    with PHASEMETER_DISABLED set.
+
+    Args:
+        meter: Meter to report to; at first the default one.
+        inject_usage: As for `wrap`; at first as the Meter has it.
+    """
+    if settings.from_environment().disabled:
+        return
+    recorder = process_wide.current_recorder()
+    if recorder is None:
+        meter = meter or default_meter()
+        inject_usage = meter.inject_usage if inject_usage is None else inject_usage
+    process_wide.instrument(meter or recorder or default_meter(), inject_usage=inject_usage)
+
+
+def uninstrument() -> None:
+    """Undo `instrument`: what it replaced is put back, and streams in flight are timed to their end.
+
+    Where another library has patched the same method on top since, its patch is left alone, and ours
+    under it passes everything through. Without `instrument` before it does nothing.
+    """
+    process_wide.uninstrument()
 
 
 @overload
@@ -242,7 +304,33 @@ def snapshot() -> dict[str, object]:
     return default_meter().snapshot()
 
 
-def _default_sinks() -> tuple[Sink, ...]:
+def configured_sinks(otel: Sink | None = None) -> list[Sink]:
+    """Return histograms, OpenTelemetry and, if PHASEMETER_RECORDS names a file, records.
+
+    Args:
+        otel: Sink for OpenTelemetry; by default one for the global providers.
+    """
+    records = _configured_records()
+    return [HdrSink(), otel or _otel_sink(), *([] if records is None else [records])]
+
+
+def _otel_sink() -> Sink:
     from phasemeter.sinks.otel import OtelSink
 
-    return HdrSink(), OtelSink()
+    wanted = settings.from_environment()
+    return OtelSink(wanted.semconv, label_allow_list=wanted.metric_tags)
+
+
+@cache
+def _configured_records() -> Sink | None:
+    """Return the one sink for PHASEMETER_RECORDS: a second one would put the first one's file away."""
+    from phasemeter.sinks.records import RecordSink
+
+    path = settings.from_environment().records
+    if path is None:
+        return None
+    try:
+        return RecordSink(path)
+    except UsageError as fault:
+        warn_once(f"{settings.RECORDS}: {fault}")
+        return None

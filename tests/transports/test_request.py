@@ -1,8 +1,10 @@
 """What is taken from a request, and what is not."""
 
+import httpx
 import httpx2
 import pytest
 
+from phasemeter.core import errors
 from phasemeter.transports.request import describe, dialect_of, new_request_id, provider_of
 
 
@@ -84,3 +86,95 @@ def test_the_provider_is_told_by_the_host_else_by_the_dialect(host, provider):
 def test_request_ids_do_not_repeat():
     """Not within a process."""
     assert len({new_request_id() for _ in range(1000)}) == 1000
+
+
+MESSAGES = [{"role": "user", "content": "hi"}]
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({}, "openai.completions"),
+        ({"phasemeter": {"dialect": "openai.chat"}}, "openai.chat"),
+        ({"phasemeter": {"dialect": None}}, None),
+    ],
+)
+@pytest.mark.parametrize("family", [httpx, httpx2])
+def test_what_the_user_says_goes_before_path_and_body(family, options, name):
+    """None means: not to be timed."""
+    request = family.Request("POST", "http://h/v1/completions", json={}, extensions=options)
+
+    assert (None if (found := dialect_of(request)) is None else found.name) == name
+
+
+def test_a_dialect_may_be_said_of_any_method_and_path():
+    extensions = {"phasemeter": {"dialect": "gemini.generate"}}
+
+    assert dialect_of(httpx2.Request("GET", "http://h/x", extensions=extensions))
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (
+            {"dialect": "openai.chatt"},
+            "dialect: 'openai.chatt' is not known; accepted: openai.chat, openai.completions, "
+            "openai.responses, anthropic.messages, ollama.chat, gemini.generate, tgi.generate, "
+            "llamacpp.completion",
+        ),
+        ("openai.chat", 'str is not accepted; accepted: {"dialect": name or None}'),
+        ({"dialekt": "openai.chat"}, 'dict is not accepted; accepted: {"dialect": name or None}'),
+    ],
+)
+def test_what_is_not_accepted_is_one_line(said, line, caplog, monkeypatch):
+    """Path and body tell instead: a request is never failed for it."""
+    monkeypatch.setattr(errors, "_warned", set())
+    for _ in range(2):
+        request = httpx2.Request(
+            "POST", "http://h/completions", json={}, extensions={"phasemeter": said}
+        )
+        assert dialect_of(request).name == "openai.completions"
+
+    assert [record.getMessage() for record in caplog.records] == [
+        f"a request's extensions['phasemeter']: {line}"
+    ]
+
+
+STREAMED = {"model": "m", "stream": True, "messages": MESSAGES}
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "name"),
+    [
+        (STREAMED, {}, "openai.chat"),
+        (STREAMED, {"anthropic-version": "2023-06-01"}, "anthropic.messages"),
+        (
+            {"anthropic_version": "v", "stream": True, "messages": MESSAGES},
+            {},
+            "anthropic.messages",
+        ),
+        ({**STREAMED, "stream": False}, {}, None),
+        ({**STREAMED, "messages": []}, {}, None),
+        ({**STREAMED, "messages": [{"text": "hi"}]}, {}, None),
+        ({**STREAMED, "messages": ["hi"]}, {}, None),
+        ({**STREAMED, "model": 1}, {}, None),
+        ({"stream": True, "messages": MESSAGES}, {}, None),
+        ([STREAMED], {}, None),
+        (STREAMED, {"content-type": "text/plain"}, None),
+    ],
+)
+def test_at_a_path_of_a_gateways_own_the_body_tells(body, headers, name):
+    """Only where it asks a model to stream the answer to messages."""
+    request = httpx2.Request("POST", "http://h/serving/m/invocations", json=body, headers=headers)
+
+    assert (None if (found := dialect_of(request)) is None else found.name) == name
+
+
+def test_a_streamed_body_is_not_read_for_its_dialect():
+    content = iter([b"{}"])
+    request = httpx2.Request(
+        "POST", "http://h/x", content=content, headers={"content-type": "application/json"}
+    )
+
+    assert dialect_of(request) is None
+    assert list(content) == [b"{}"]

@@ -15,7 +15,7 @@ class ClientAdapter(Protocol):
         """Tell whether this adapter knows the client."""
         ...
 
-    def timed(self, client: object, recorder: Recorder) -> object:
+    def timed(self, client: object, recorder: Recorder, *, inject_usage: bool) -> object:
         """Return a timed client of the same type, or the same object if it is timed already."""
         ...
 
@@ -23,15 +23,20 @@ class ClientAdapter(Protocol):
 BUILTIN: tuple[ClientAdapter, ...] = (api_client.ADAPTER, httpx_client.ADAPTER)
 
 
-def wrap(client: object, recorder: Recorder) -> object:
+def wrap(client: object, recorder: Recorder, *, inject_usage: bool = False) -> object:
     """Return a timed client of the same type.
+
+    Args:
+        client: What is to be timed.
+        recorder: Where the findings go.
+        inject_usage: Ask streams for their token counts, where the request does not say.
 
     Raises:
         TypeError: If no adapter knows the client.
     """
     for adapter in BUILTIN:
         if adapter.accepts(client):
-            return adapter.timed(client, recorder)
+            return adapter.timed(client, recorder, inject_usage=inject_usage)
     cls = type(client)
     msg = (
         f"wrap() takes a client of the openai or anthropic package (blocking or async, Azure, Bedrock "

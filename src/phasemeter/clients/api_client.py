@@ -33,12 +33,13 @@ class ApiClientAdapter:
             cls.__module__ in _MODULES and cls.__name__ in _CLASSES for cls in type(client).__mro__
         )
 
-    def timed(self, client: object, recorder: Recorder) -> object:
+    def timed(self, client: object, recorder: Recorder, *, inject_usage: bool = False) -> object:
         """Return a client of the same type with the same options, over a timed HTTP client."""
         source = cast(_ApiClient, client)
-        if httpx_client.is_timed(source._client, recorder):
+        timed = httpx_client.ADAPTER.timed
+        http_client = timed(source._client, recorder, inject_usage=inject_usage)
+        if http_client is source._client:
             return client
-        http_client = httpx_client.ADAPTER.timed(source._client, recorder)
         try:
             twin = source.with_options(http_client=http_client)
         except TypeError as fault:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from phasemeter.clients.iterator import TimedAsyncIterator, TimedIterator
 from phasemeter.core.timeline import Timeline
+from phasemeter.settings import from_environment
 from phasemeter.transports.call import EXTENSION, TimedCall
 
 _WAYS = ("response", "http_response", "_response", "_raw_stream")
@@ -15,6 +16,8 @@ _MAX_STEPS = 4
 
 def timeline(stream: object) -> Timeline | None:
     """Return what was measured of a stream or response; None while it is running.
+
+    With PHASEMETER_DISABLED set it is None for whatever was not timed.
 
     Accepts the streams of the openai and anthropic packages, what their `.stream()` helpers give and
     the managers that give it, raw and streaming responses, a response of httpx or httpx2, and what
@@ -28,6 +31,8 @@ def timeline(stream: object) -> Timeline | None:
         return stream.timeline
     call = _call_of(stream, _MAX_STEPS)
     if call is None:
+        if from_environment().disabled:
+            return None
         cls = type(stream)
         msg = (
             f"{cls.__module__}.{cls.__qualname__} was not timed: it does not come from a client that "

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 _LOGGER = logging.getLogger("phasemeter")
 _seen_faults: set[str] = set()
+_warned: set[str] = set()
 
 
 class PhasemeterError(Exception):
@@ -40,6 +41,13 @@ def guard(what: str) -> Iterator[None]:
         if key not in _seen_faults:
             _seen_faults.add(key)
             _LOGGER.warning("phasemeter fault while %s", key, exc_info=fault)
+
+
+def warn_once(message: str) -> None:
+    """Log one line about something that the user should set right; each line once a process."""
+    if message not in _warned:
+        _warned.add(message)
+        _LOGGER.warning("%s", message)
 
 
 _WORD_CLASSES: tuple[tuple[tuple[str, ...], str], ...] = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -64,6 +65,8 @@ class RecordSink:
         self._flushed_ns = now_ns()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            if self._path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             if self._path.exists() and self._path.stat().st_size:
                 self._shift()
             self._open()

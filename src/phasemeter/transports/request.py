@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from phasemeter.core.decoding import Dialect
-from phasemeter.dialects import asks_for_stream, for_path, requested_model
+from phasemeter.core.errors import UsageError, warn_once
+from phasemeter.dialects import asks_for_stream, by_name, for_path, requested_model
 
 _PROVIDERS: tuple[tuple[str, str], ...] = (
     (".openai.azure.com", "azure.ai.openai"),
@@ -28,6 +29,10 @@ _PROVIDERS: tuple[tuple[str, str], ...] = (
 )
 _PROVIDER_OF_VENDOR = {"gemini": "gcp.gemini"}
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+
+EXTENSION = "phasemeter"
+"""Key of a request's extensions under which its user may say how it is to be timed."""
+_MAX_SEARCHED_BYTES = 4_194_304
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +86,60 @@ class HttpRequest(Protocol):
     @property
     def url(self) -> HttpUrl: ...  # noqa: D102
     @property
+    def headers(self) -> Mapping[str, str]: ...  # noqa: D102
+    @property
     def content(self) -> bytes: ...  # noqa: D102
+    @property
+    def extensions(self) -> Mapping[str, object]: ...  # noqa: D102
 
 
 def dialect_of(request: HttpRequest) -> Dialect | None:
-    """Return the dialect that a request speaks, or None where it is none of ours."""
-    return for_path(request.url.path) if request.method == "POST" else None
+    """Return the dialect that a request speaks, or None where it is none of ours.
+
+    What the request's user says goes first: the extension `{"phasemeter": {"dialect": NAME}}`, where the
+    name None means that it is not to be timed. Else a POST is known by its path, or by its body.
+    """
+    if EXTENSION in request.extensions:
+        try:
+            return _said(request.extensions[EXTENSION])
+        except UsageError as fault:
+            warn_once(f"a request's extensions[{EXTENSION!r}]: {fault}")  # else by path and body
+    if request.method != "POST":
+        return None
+    return for_path(request.url.path) or _dialect_of_body(request)
+
+
+def _said(options: object) -> Dialect | None:
+    if not isinstance(options, Mapping) or set(options) != {"dialect"}:
+        msg = f'{type(options).__name__} is not accepted; accepted: {{"dialect": name or None}}'
+        raise UsageError(msg)
+    name = options["dialect"]
+    return None if name is None else by_name(str(name))
+
+
+def _dialect_of_body(request: HttpRequest) -> Dialect | None:
+    """Return the dialect of a body that asks a model to stream the answer to messages.
+
+    For gateways with paths of their own. Only what these two dialects have in common with no other
+    counts: a model, messages with roles, and `stream`.
+    """
+    if "json" not in request.headers.get("content-type", ""):
+        return None
+    try:
+        content = request.content
+    except Exception:  # noqa: BLE001  a streamed body cannot be looked at
+        return None
+    if len(content) > _MAX_SEARCHED_BYTES or b'"messages"' not in content:
+        return None  # cheap, for everything else that is sent as JSON
+    body = _body(request)
+    messages = body.get("messages")
+    if body.get("stream") is not True or not isinstance(messages, list) or not messages:
+        return None
+    if not all(isinstance(one, dict) and isinstance(one.get("role"), str) for one in messages):
+        return None
+    if "anthropic_version" in body or "anthropic-version" in request.headers:
+        return by_name("anthropic.messages")
+    return by_name("openai.chat") if isinstance(body.get("model"), str) else None
 
 
 def new_request_id() -> str:
