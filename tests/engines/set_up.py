@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 from benchmarks.peers.tool import UnavailableError
 from tests.engines.environments import ALL, Environment
@@ -25,21 +26,30 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"{unknown[0]}: not known; accepted: {', '.join(known)}", file=sys.stderr)
         return 2
-    started = time.monotonic()
     wanted = [known[name] for name in names] if names else list(ALL)
-    running = {one: _start(one) for one in wanted}
-    while running and time.monotonic() - started < LIMIT_S:
-        for one, process in list(running.items()):
-            if process.poll() is not None:
-                del running[one]
-                _say(one, process.returncode, time.monotonic() - started)
-        time.sleep(0.2)
-    for one, process in running.items():
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        one.reason_path.write_text(f"could not be installed within {LIMIT_S} s\n")
-        _say(one, 1, time.monotonic() - started)
+    install_all(wanted, LIMIT_S)
     return 0
+
+
+def install_all(wanted: Sequence[Environment], limit_s: float) -> None:
+    """Install side by side; what is not done in time is ended, and so is everything on interrupt."""
+    started = time.monotonic()
+    running = {one: _start(one) for one in wanted}
+    try:
+        while running and time.monotonic() - started < limit_s:
+            for one, process in list(running.items()):
+                if process.poll() is not None:
+                    del running[one]
+                    _say(one, process.returncode, time.monotonic() - started)
+            time.sleep(0.1)
+    finally:
+        for one, process in running.items():
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            after_s = time.monotonic() - started
+            reason = f"its installation was ended after {after_s:.0f} s of {limit_s:.0f}"
+            one.reason_path.write_text(f"{reason}\n")
+            _say(one, 1, after_s)
 
 
 def _start(one: Environment) -> subprocess.Popen[bytes]:

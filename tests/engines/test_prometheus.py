@@ -180,8 +180,11 @@ def test_the_lab_engine_counts_what_the_client_was_told(measured, prometheus, ev
 
 
 def test_expositions_are_right(measured, prometheus, lab):
-    for page in (generate_latest(measured.registry), get(f"{lab.url}/metrics")):
-        checked = prometheus.checked(page)
+    ours = prometheus.checked(generate_latest(measured.registry))
+    engines = prometheus.checked(get(f"{lab.url}/metrics"))
 
-        assert checked.returncode in (0, 3), checked.stderr
-        assert "error while linting" not in checked.stderr
+    assert ours.returncode == 0, ours.stderr
+    # Names with a colon are vLLM's, which the lab engine shares.
+    assert engines.returncode in (0, 3), engines.stderr
+    lines = filter(None, engines.stderr.splitlines())
+    assert all(line.endswith("metric names should not contain ':'") for line in lines)
