@@ -135,15 +135,8 @@ SURFACES = (CHAT, COMPLETIONS, RESPONSES, MESSAGES)
 def client_for(surface: Surface, server: Vllm, meter: phasemeter.Meter, *, asynchronous: bool):
     """Return a timed official client."""
     if surface is MESSAGES:
-        http = anthropic.DefaultAsyncHttpxClient if asynchronous else anthropic.DefaultHttpxClient
         cls = anthropic.AsyncAnthropic if asynchronous else anthropic.Anthropic
-        return cls(
-            base_url=server.url,
-            api_key="none",
-            max_retries=0,
-            timeout=60,
-            http_client=meter.wrap(http()),
-        )
+        return meter.wrap(cls(base_url=server.url, api_key="none", max_retries=0, timeout=60))
     cls = openai.AsyncOpenAI if asynchronous else openai.OpenAI
     return meter.wrap(cls(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60))
 

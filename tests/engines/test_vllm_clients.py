@@ -9,11 +9,19 @@ import pytest
 import phasemeter
 from phasemeter.core.timeline import Outcome
 from phasemeter.load.prompts import words
-from tests.engines.surfaces import CHAT, COMPLETIONS, RESPONSES, SURFACES, ask, client_for
+from tests.engines.surfaces import (
+    CHAT,
+    COMPLETIONS,
+    MESSAGES,
+    RESPONSES,
+    SURFACES,
+    ask,
+    client_for,
+)
 from tests.engines.vllm_server import MODEL
 
 # The first test waits for the server.
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(500)]
 
 TOKENS = 24
 # A loaded machine may hold either process up; a wrong stamp is off by far more than a hiccup.
@@ -55,6 +63,55 @@ def test_token_counts_are_those_of_the_usage_and_of_the_server(vllm, surface, st
         # One event a chunk with text, as the application saw them.
         assert len(timeline.events) == len(told.pieces)
         assert sum(1 for _ in timeline.gaps()) + timeline.coalesced_events == len(told.pieces) - 1
+
+
+def chat_helper(client):
+    with client.chat.completions.stream(
+        model=MODEL,
+        messages=[{"role": "user", "content": prompt()}],
+        max_tokens=TOKENS,
+        stream_options={"include_usage": True},
+    ) as stream:
+        assert list(stream)
+        usage = stream.current_completion_snapshot.usage  # cut off by length: no final one
+    return usage.prompt_tokens, usage.completion_tokens
+
+
+def responses_helper(client):
+    with client.responses.stream(model=MODEL, input=prompt(), max_output_tokens=TOKENS) as stream:
+        assert list(stream)
+        usage = stream.get_final_response().usage
+    return usage.input_tokens, usage.output_tokens
+
+
+def messages_helper(client):
+    with client.messages.stream(
+        model=MODEL, messages=[{"role": "user", "content": prompt()}], max_tokens=TOKENS
+    ) as stream:
+        assert "".join(stream.text_stream)
+        usage = stream.get_final_message().usage
+    cached = (usage.cache_read_input_tokens or 0) + (usage.cache_creation_input_tokens or 0)
+    return usage.input_tokens + cached, usage.output_tokens
+
+
+@pytest.mark.parametrize(
+    ("surface", "helper"),
+    [(CHAT, chat_helper), (RESPONSES, responses_helper), (MESSAGES, messages_helper)],
+    ids=["chat", "responses", "messages"],
+)
+def test_stream_helpers_of_the_client_libraries_are_counted_the_same(vllm, surface, helper):
+    timelines = []
+    meter = phasemeter.Meter([phasemeter.CallbackSink(timelines.append)])
+
+    with client_for(surface, vllm, meter, asynchronous=False) as client:
+        told = helper(client)
+    meter.close()
+
+    (timeline,) = timelines
+    assert timeline.outcome is Outcome.OK
+    assert (timeline.usage.input_tokens, timeline.usage.output_tokens) == told
+    assert told[1] == TOKENS
+    assert 1 <= len(timeline.events) <= TOKENS
 
 
 @pytest.mark.parametrize("surface", [CHAT, COMPLETIONS, RESPONSES], ids=str)

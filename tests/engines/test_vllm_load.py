@@ -9,7 +9,7 @@ import pytest
 from phasemeter.analysis.records import load_run
 from tests.engines.vllm_server import MODEL
 
-pytestmark = [pytest.mark.engine, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(500)]
 
 
 def run(*arguments, within_s=300):

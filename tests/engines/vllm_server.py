@@ -63,5 +63,5 @@ def running_vllm(environment: Environment, folder: Path) -> Iterator[Vllm]:
         "HF_HUB_OFFLINE": "1",
     }
     log = folder / "vllm.log"
-    with serving(command, f"{url}/health", log, variables=variables, timeout_s=240):
+    with serving(command, f"{url}/health", log, variables=variables, timeout_s=360):
         yield Vllm(url)
