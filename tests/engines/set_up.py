@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from benchmarks.peers.tool import UnavailableError
 from tests.engines.environments import ALL, Environment
 
-LIMIT_S = 600
+LIMIT_S = 900
 
 
 def main(names: list[str]) -> int:
