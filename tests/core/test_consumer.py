@@ -4,9 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasemeter.core.consumer import consumer_view
+from phasemeter.core.consumer import Consumer
 
 MS = 1_000_000
+
+
+def consumer_view(stamps_ns, handed_ns, asked_ns):
+    consumer = Consumer()
+    for chunk, (stamp_ns, given_ns) in enumerate(zip(stamps_ns, handed_ns, strict=True)):
+        consumer.stamps_ns.append(stamp_ns)
+        consumer.handed_ns.append(given_ns)
+        consumer.digest()  # at any time: before the application asks, too
+        consumer.asked_ns += asked_ns[chunk : chunk + 1]
+    consumer.digest()
+    consumer.digest()
+    return consumer.waits_ns, consumer.limited_reads
 
 
 def view(stamps_ms, handed_ms, asked_ms):
@@ -20,7 +32,7 @@ def test_waits_are_summed_over_the_chunks_of_a_read():
     waits_ns, _ = consumer_view([10, 10, 20, 30], [11, 13, 21, 31], [12, 15, 25])
 
     assert waits_ns == [3, 4]
-    assert consumer_view([], [], []) == ([], frozenset())
+    assert consumer_view([], [], []) == ([], set())
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 100))))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from phasemeter.core.consumer import Consumer
 from phasemeter.core.meter import StreamEnd, StreamMeter
 from phasemeter.core.timeline import Leg, Outcome
 from phasemeter.dialects import by_name
@@ -169,7 +170,10 @@ def test_what_the_owner_sets_stands_in_the_timeline():
     meter = make_meter(intended_ns=-4, tags={"feature": "x"})
     meter.connected_ns, meter.sent_ns, meter.clock_stepped = 1, 2, True
     meter.on_headers(3, 200, {})
-    meter.consumer_waits_ns += [7, 8]
+    meter.consumer = Consumer()
+    meter.consumer.stamps_ns += [4, 5]
+    meter.consumer.handed_ns += [4, 5]
+    meter.consumer.asked_ns += [11, 13]
     leg = Leg("prefill", 0, 1, 2)
     meter.legs.append(leg)
     meter.stamp_source = "kernel"

@@ -1,6 +1,7 @@
 """HDR histograms: what is recorded, clamped, merged, summarised, and written as an interval log."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 from hdrh.histogram import HdrHistogram
@@ -10,7 +11,14 @@ from hypothesis import strategies as st
 
 from phasemeter.core.timeline import Outcome, Timeline, TokenEvent
 from phasemeter.sinks.hdr import OTHER, HdrSink
-from phasemeter.sinks.histogram import add, new_histogram, record_ns, summary_ms
+from phasemeter.sinks.histogram import (
+    add,
+    count_us,
+    new_histogram,
+    record_counts,
+    record_ns,
+    summary_ms,
+)
 from phasemeter.sinks.hlog import write_interval_log
 
 MS = 1_000_000
@@ -116,6 +124,39 @@ def test_snapshot_holds_each_model_and_tag_combination_apart():
     assert first["metrics"]["gap"]["count"] == 4
     assert first["metrics"]["gap"]["p99"] == pytest.approx(30, rel=1e-3)
     assert "gap" not in second["metrics"]
+
+
+def test_raw_gaps_are_all_gaps_and_clean_ones_those_that_no_consumer_limited():
+    """Events at 100, 150 (had been waiting) and 170 ms: the application's 50 ms are not the stream's."""
+    sink = HdrSink()
+    whole = timeline(gaps_ms=(50, 20))
+    first, second, third = whole.events
+    limited = second._replace(consumer_limited=True)
+    sink.finished(replace(whole, events=(first, limited, third), consumer_waits_ns=(49, 0)), None)
+
+    for _ in range(2):  # looking twice records nothing twice
+        metrics = sink.snapshot()["groups"][0]["metrics"]
+
+        assert metrics["gap"]["count"] == 1
+        assert metrics["gap"]["max"] == pytest.approx(20, rel=1e-3)
+        assert metrics["gap_raw"]["count"] == 2
+        assert metrics["gap_raw"]["max"] == pytest.approx(50, rel=1e-3)
+
+
+@given(st.lists(st.integers(-5, 10**14), max_size=60))
+def test_counting_first_is_recording_one_by_one(values_ns):
+    """What is counted in between is as fine as the histogram: nothing is lost by it."""
+    counted, one_by_one = new_histogram(), HdrHistogram(1, 3_600_000_000, 3, word_size=4)
+    counts = {}
+    count_us(counts, values_ns)
+
+    clamped = record_counts(counted, counts)
+
+    for value_ns in values_ns:
+        one_by_one.record_value(min(max((value_ns + 500) // 1000, 1), 3_600_000_000))
+    assert counted.encode() == one_by_one.encode()
+    assert summary_ms(counted) == summary_ms(one_by_one)
+    assert clamped == sum(not 1 <= (one + 500) // 1000 <= 3_600_000_000 for one in values_ns)
 
 
 def test_groups_are_bounded():

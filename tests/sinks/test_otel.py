@@ -253,6 +253,31 @@ def test_metric_names_follow_the_setting(setting, expected):
     }
 
 
+def test_metrics_of_each_chunk_can_be_left_out():
+    """All others stay."""
+    telemetry = Telemetry(semconv="both", per_chunk_metrics=False)
+    every = Telemetry(semconv="both")
+
+    telemetry.run()
+    every.run()
+
+    assert set(every.metrics) - set(telemetry.metrics) == {
+        "gen_ai.client.inference.time_per_output_chunk",
+        "gen_ai.client.operation.time_per_output_chunk",
+        "phasemeter.client.inter_token_latency",
+    }
+
+
+def test_the_consumers_waits_are_one_sample_a_response():
+    """Four waits of 1 ms."""
+    telemetry = Telemetry()
+
+    telemetry.run()
+
+    (point,) = telemetry.metrics["phasemeter.client.consumer_wait"].data.data_points
+    assert (point.count, point.sum) == (1, pytest.approx(0.004))
+
+
 def test_metric_attributes_are_an_allow_list():
     """Tags stay out unless named."""
     closed, opened = Telemetry(), Telemetry(label_allow_list=["feature"])

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from phasemeter.clients.items import KindOf, event_of
+from phasemeter.core.consumer import Consumer
 from phasemeter.core.decoding import DecodedEvent, Decoder
 from phasemeter.core.errors import guard
 from phasemeter.core.framing import Frame
@@ -67,9 +68,7 @@ class PulledStream:
         self._state: object = None
         self._claims = [True]
         self._last_ns = 0
-        self._stamps_ns: list[int] = []
-        self._handed_ns: list[int] = []
-        self._asked_ns: list[int] = []
+        self._consumer = Consumer()
         self._pulls = 0
         self._needs_finish = False
         self._finish_seen = False
@@ -87,8 +86,8 @@ class PulledStream:
             with guard("starting to time an iteration"):
                 self._start(now_ns)
             return
-        if self._handed_ns:
-            self._asked_ns.append(now_ns)
+        if self._consumer.handed_ns:
+            self._consumer.asked_ns.append(now_ns)
         if not self._pulls % _DIGEST_EVERY:
             with guard("decoding an iteration"):
                 self._meter.digest()
@@ -104,8 +103,8 @@ class PulledStream:
                 self._finish_seen = self._finish_seen or event.finish_reason is not None
                 self._dialect.events.append(event)
                 self._meter.on_read(self._last_ns, _MARK)
-        self._stamps_ns.append(self._last_ns)
-        self._handed_ns.append(self._recorder.now_ns())
+        self._consumer.stamps_ns.append(self._last_ns)
+        self._consumer.handed_ns.append(self._recorder.now_ns())
 
     def on_end(self) -> None:
         """The source is exhausted, as a stream should end."""
@@ -158,6 +157,7 @@ class PulledStream:
             stamp_source="pull",
             tags=info.tags,
         )
+        self._meter.consumer = self._consumer
         self._state = self._recorder.started(info, self)
 
     def _finish(self, ended_ns: int, end: StreamEnd, error_type: str | None = None) -> None:
@@ -169,7 +169,6 @@ class PulledStream:
             return
         self._loop = None
         with guard("ending a timed iteration"):
-            self._meter.on_consumer(self._stamps_ns, self._handed_ns, self._asked_ns)
             timeline = self._meter.finish(max(ended_ns, self._last_ns), end, error_type)
             self.timeline = self._judged(timeline, end)
             self._recorder.finished(self.timeline, self._state)

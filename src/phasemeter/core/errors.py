@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from types import TracebackType
 
 _LOGGER = logging.getLogger("phasemeter")
 _seen_faults: set[str] = set()
@@ -25,22 +25,36 @@ class UsageError(PhasemeterError):
     """Input that cannot be used; the message names the field, the value and what is accepted."""
 
 
-@contextmanager
-def guard(what: str) -> Iterator[None]:
+class guard:
     """Keep our own faults out of user code: log each kind once, raise when PHASEMETER_STRICT=1.
+
+    A class rather than a generator: it stands on paths that run several times a response.
 
     Args:
         what: What was being done, for the log line. Never contains user text.
     """
-    try:
-        yield
-    except Exception as fault:
-        if os.environ.get("PHASEMETER_STRICT") == "1":
-            raise
-        key = f"{what}: {type(fault).__name__}"
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if not isinstance(fault, Exception) or os.environ.get("PHASEMETER_STRICT") == "1":
+            return False
+        key = f"{self._what}: {type(fault).__name__}"
         if key not in _seen_faults:
             _seen_faults.add(key)
             _LOGGER.warning("phasemeter fault while %s", key, exc_info=fault)
+        return True
 
 
 def warn_once(message: str) -> None:

@@ -34,7 +34,14 @@ class Framer:
     """Turns body bytes into frames in two steps, `split` and `frame`; knows nothing about time.
 
     Blocks come out as bytes, so that one that says what an earlier one said need not be parsed.
+
+    Attributes:
+        end_mark: What ends a block, for bytes that need not go through `split` while `is_between`.
+        is_between: The bytes so far end with the end of a block, and the next ones start a block.
     """
+
+    end_mark = b""
+    is_between = False
 
     def split(self, data: bytes) -> list[bytes]:
         """Take the bytes of one read and return the blocks that they complete."""
@@ -57,6 +64,8 @@ class Framer:
 class SseFramer(Framer):
     """Server-sent events."""
 
+    end_mark = b"\n\n"
+
     def __init__(self) -> None:
         self._pending = bytearray()
         self._searched_bytes = 0
@@ -65,18 +74,18 @@ class SseFramer(Framer):
 
     def split(self, data: bytes) -> list[bytes]:
         """Take the bytes of one read and return the blocks whose blank line they bring."""
+        if not data:
+            return []
+        if self.is_between and 0 <= data.find(b"\n\n") == len(data) - 2 and b"\r" not in data:
+            return [data[:-2]]  # the usual read: one whole event
         if self._after_cr and data[:1] == b"\n":
             data = data[1:]
             self._after_cr = False
-        if not data:
-            return []
         if b"\r" in data:
             self._after_cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         else:
             self._after_cr = False
-        if not self._pending and not self._at_start and 0 <= data.find(b"\n\n") == len(data) - 2:
-            return [data[:-2]]  # the usual read: one whole event
         self._pending += data
         if self._at_start and not self._strip_bom():
             return []
@@ -117,6 +126,7 @@ class SseFramer(Framer):
             start += 1
         del pending[:start]
         self._searched_bytes = len(pending)
+        self.is_between = not pending and not self._after_cr
         return blocks
 
 
@@ -157,6 +167,8 @@ def _raw_error(text: str) -> Frame | None:
 class JsonLinesFramer(Framer):
     """One JSON document a line; empty lines are skipped."""
 
+    end_mark = b"\n"
+
     def __init__(self) -> None:
         self._pending = bytearray()
 
@@ -164,9 +176,11 @@ class JsonLinesFramer(Framer):
         """Take the bytes of one read and return the lines whose line feed they bring."""
         self._pending += data
         if b"\n" not in data:
+            self.is_between = not self._pending
             return []
         *lines, rest = self._pending.split(b"\n")
         self._pending = rest
+        self.is_between = not rest
         return list(map(bytes, lines))
 
     def frame(self, block: bytes) -> Frame | None:

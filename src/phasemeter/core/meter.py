@@ -7,12 +7,12 @@ until `digest`, which the owner calls when it has time, or until `finish`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
 
 from phasemeter.core.coding import BrokenCodingError, Decode, UnsupportedCodingError, decoder_for
-from phasemeter.core.consumer import consumer_view
+from phasemeter.core.consumer import Consumer
 from phasemeter.core.decoding import DecodedEvent, Dialect, TokenPart
 from phasemeter.core.errors import classify_error_document
 from phasemeter.core.framing import (
@@ -62,7 +62,7 @@ class StreamMeter:
         sent_ns: Set by the owner when the request's last byte went to the kernel.
         stamp_source: Where the times of the reads come from.
         clock_stepped: Set by the owner when kernel stamps cannot be trusted.
-        consumer_waits_ns: Filled by owners that hand chunks to an application.
+        consumer: Set by owners that hand chunks to an application.
         legs: Filled by owners whose request needed several HTTP exchanges.
         tags: Low-cardinality labels.
     """
@@ -82,7 +82,7 @@ class StreamMeter:
         self.sent_ns: int | None = None
         self.stamp_source: StampSource = stamp_source
         self.clock_stepped = False
-        self.consumer_waits_ns: list[int] = []
+        self.consumer: Consumer | None = None
         self.legs: list[Leg] = []
         self.tags = tags
         self._dialect = dialect
@@ -95,12 +95,14 @@ class StreamMeter:
         self._status: int | None = None
         self._undo_coding: Decode | None = None
         self._framer: Framer | None = None
+        self._plain_framer: Framer | None = (
+            None  # the same, where no content coding is to be undone
+        )
         self._head = b""
         self._pending: list[tuple[int, bytes]] = []
         self._read = -1
         self._read_ns: int | None = None
         self._broken = False
-        self._limited_reads: frozenset[int] = frozenset()
         self._repeats = Repeats(dialect.varying)
         self._understood = _Understood()
 
@@ -131,23 +133,29 @@ class StreamMeter:
         Returns:
             True when nothing is left to decode.
         """
+        if self.consumer is not None:
+            self.consumer.digest()
         batch = self._pending[:most]
         del self._pending[:most]
+        repeats, matches, repeat = self._repeats, self._repeats.matches, self._understood.repeat
         for t_ns, data in batch:
             if not data:
                 continue  # nothing arrived, so this is no read
             if t_ns != self._read_ns:
                 self._read += 1
                 self._read_ns = t_ns
+            framer = self._plain_framer
+            if framer is not None and framer.is_between and matches(data, framer.end_mark):
+                repeat(
+                    repeats.running_count, t_ns, self._read
+                )  # the usual read: one more piece of text
+                continue
             for block in self._blocks(data):
-                self._understand(block)
+                if matches(block):
+                    repeat(repeats.running_count, t_ns, self._read)
+                else:
+                    self._understand(block)
         return not self._pending
-
-    def on_consumer(
-        self, stamps_ns: Sequence[int], handed_ns: Sequence[int], asked_ns: Sequence[int]
-    ) -> None:
-        """Take when an application was handed each chunk and asked for the next; see `consumer_view`."""
-        self.consumer_waits_ns, self._limited_reads = consumer_view(stamps_ns, handed_ns, asked_ns)
 
     def finish(self, t_ns: int, end: StreamEnd, error_type: str | None = None) -> Timeline:
         """End the response and return what was measured. To be called exactly once.
@@ -163,6 +171,7 @@ class StreamMeter:
             self._finish_framing()
         outcome, error_type = self._judge(end, error_type)
         seen = self._understood
+        consumer = self.consumer or Consumer()
         return Timeline(
             request_id=self._request_id,
             dialect=self._dialect.name,
@@ -177,7 +186,7 @@ class StreamMeter:
             headers_ns=self._headers_ns,
             first_event_ns=seen.first_event_ns,
             ended_ns=t_ns,
-            events=seen.token_events(self._limited_reads),
+            events=seen.token_events(consumer.limited_reads),
             usage=seen.usage,
             outcome=outcome,
             error_type=error_type,
@@ -186,7 +195,7 @@ class StreamMeter:
             choices=len(seen.choices),
             streamed=not isinstance(self._framer, JsonBodyFramer),
             clock_stepped=self.clock_stepped,
-            consumer_waits_ns=tuple(self.consumer_waits_ns),
+            consumer_waits_ns=tuple(consumer.waits_ns),
             legs=tuple(self.legs),
             tags=self.tags,
             server=seen.server,
@@ -214,6 +223,7 @@ class StreamMeter:
             if form is None:
                 return []
             self._framer = self._framer_for(form)
+            self._plain_framer = self._framer if self._undo_coding is None else None
             data, self._head = self._head, b""
         return self._framer.split(data)
 
@@ -231,19 +241,15 @@ class StreamMeter:
             self._take(frame)
 
     def _understand(self, block: bytes) -> None:
-        repeats, seen = self._repeats, self._understood
-        if repeats.matches(block):
-            seen.repeat(repeats.running_count, self._read_ns or 0, self._read)
-            return
         assert self._framer is not None
         frame = self._framer.frame(block)
         event = None if frame is None else self._take(frame)
         if event is None:
             return
         if event.is_only_text:
-            repeats.learn(block, event.running_output_tokens)
+            self._repeats.learn(block, event.running_output_tokens)
         else:
-            repeats.forget()
+            self._repeats.forget()
 
     def _take(self, frame: Frame) -> DecodedEvent | None:
         seen = self._understood
@@ -295,7 +301,7 @@ class _Understood:
         self.model: str | None = None
         self.server: dict[str, float] = {}
         self._usage = Usage()
-        self._totals: list[int | None] = []  # the running total that came with each token event
+        self._totals: dict[int, int] = {}  # running totals, by index of the token event
         self._crowded: set[int] = set()  # indexes of token events that shared an event with others
 
     @property
@@ -311,7 +317,8 @@ class _Understood:
             if len(parts) > 1:
                 self._crowded.add(len(self.tokens))
             self.tokens.append(TokenEvent(t_ns, part.kind, part.tokens if alone else None, read))
-            self._totals.append(event.running_output_tokens)
+            if event.running_output_tokens is not None:
+                self._totals[len(self.tokens) - 1] = event.running_output_tokens
         self.choices.update(event.choices)
         if event.usage is not None:
             self._usage = _merged(self._usage, event.usage)
@@ -332,25 +339,30 @@ class _Understood:
         """Take an event that says what the last one said, but for its text and its running total."""
         last = self.tokens[-1]
         self.tokens.append(TokenEvent(t_ns, last.kind, last.tokens, read))
-        self._totals.append(total)
         if total is not None:
-            self._usage = Usage(self._usage.input_tokens, output_tokens=total)
+            self._totals[len(self.tokens) - 1] = total
+            told = self._usage
+            self._usage = Usage(
+                told.input_tokens, told.cached_input_tokens, total, told.reasoning_tokens
+            )
 
-    def token_events(self, limited_reads: frozenset[int]) -> tuple[TokenEvent, ...]:
+    def token_events(self, limited_reads: Collection[int]) -> tuple[TokenEvent, ...]:
         """Token events with their counts; running totals are used for single-choice streams."""
         events = self.tokens
-        if len(self.choices) <= 1 and self._totals[:1] != [None]:
+        if len(self.choices) <= 1 and 0 in self._totals:
             events = self._counted()
         if limited_reads:
             events = [
-                event._replace(consumer_limited=event.read in limited_reads) for event in events
+                TokenEvent(t_ns, kind, tokens, read, read in limited_reads)
+                for t_ns, kind, tokens, read, _ in events
             ]
         return tuple(events)
 
     def _counted(self) -> list[TokenEvent]:
         events = list(self.tokens)
         before = 0
-        for index, total in enumerate(self._totals):
+        for index in range(len(events)):
+            total = self._totals.get(index)
             if total is None:
                 break
             if events[index].tokens is None and total > before and index not in self._crowded:

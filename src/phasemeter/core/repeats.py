@@ -9,8 +9,8 @@ text must be empty where it was empty. A dialect names the values that may vary.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 _STRING = re.compile(
     rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+'  # up to its closing quote
@@ -29,20 +29,22 @@ class Varying:
         running_count_key: Key of the running total of generated tokens, where events tell one.
     """
 
-    text_keys: Sequence[str] = ()
-    number_keys: Sequence[str] = ()
+    text_keys: tuple[str, ...] = ()
+    number_keys: tuple[str, ...] = ()
     running_count_key: str | None = None
 
-    def pattern(self) -> re.Pattern[bytes] | None:
-        """Return what finds the start of each varying value; None where nothing may vary."""
-        texts = b"|".join(re.escape(key.encode()) for key in self.text_keys)
-        if not texts:
-            return None
-        names = [*self.number_keys, *([self.running_count_key] if self.running_count_key else [])]
-        numbers = b"|".join(re.escape(key.encode()) for key in names) or rb"(?!)"
-        return re.compile(
-            rb'(?<!\\)"(?:(?:' + texts + rb')":[ ]?"|(?P<number>' + numbers + rb')":[ ]?(?=[0-9]))'
-        )
+
+@lru_cache(maxsize=32)
+def _starts(varying: Varying) -> re.Pattern[bytes] | None:
+    """Return what finds the start of each varying value; None where nothing may vary."""
+    texts = b"|".join(re.escape(key.encode()) for key in varying.text_keys)
+    if not texts:
+        return None
+    names = [*varying.number_keys, varying.running_count_key or ""]
+    numbers = b"|".join(re.escape(key.encode()) for key in names if key) or rb"(?!)"
+    return re.compile(
+        rb'(?<!\\)"(?:(?:' + texts + rb')":[ ]?"|(?P<number>' + numbers + rb')":[ ]?(?=[0-9]))'
+    )
 
 
 class Repeats:
@@ -57,18 +59,24 @@ class Repeats:
 
     def __init__(self, varying: Varying) -> None:
         self.running_count: int | None = None
-        self._starts = varying.pattern()
+        self._starts = _starts(varying)
         self._running_count_key = (varying.running_count_key or "").encode()
         self._prefix = b""
-        self._slots: tuple[tuple[re.Pattern[bytes], bool, bool, bytes], ...] = ()
+        self._prefix_bytes = 0
+        self._slots: tuple[tuple[re.Pattern[bytes], bool, bool, bytes, int], ...] = ()
         self._fruitless = 0
 
-    def matches(self, block: bytes) -> bool:
-        """Tell whether a block says what the learned one said, but for text and running count."""
+    def matches(self, block: bytes, end_mark: bytes = b"") -> bool:
+        """Tell whether a block says what the learned one said, but for text and running count.
+
+        Args:
+            block: The block, with its end mark if one is given.
+            end_mark: What must follow it.
+        """
         if not self._slots or not block.startswith(self._prefix):
             return False
-        place = len(self._prefix)
-        for value, was_empty, is_running_count, after in self._slots:
+        place = self._prefix_bytes
+        for value, was_empty, is_running_count, after, after_bytes in self._slots:
             found = value.match(block, place)
             if found is None:
                 return False
@@ -77,9 +85,11 @@ class Repeats:
                 return False
             if is_running_count:
                 self.running_count = int(found[0])
-            place = end + len(after)
+            place = end + after_bytes
+        if block[place:] != end_mark:
+            return False
         self._fruitless = 0
-        return place == len(block)
+        return True
 
     def forget(self) -> None:
         """Match nothing until a block is learned: another kind of event has come in between."""
@@ -112,5 +122,8 @@ class Repeats:
         cuts.append(len(block))
         self.running_count = running_count
         self._prefix = block[: cuts[1]]
+        self._prefix_bytes = cuts[1]
         afters = (block[cuts[i] : cuts[i + 1]] for i in range(2, len(cuts), 2))
-        self._slots = tuple((*slot, after) for slot, after in zip(slots, afters, strict=True))
+        self._slots = tuple(
+            (*slot, after, len(after)) for slot, after in zip(slots, afters, strict=True)
+        )

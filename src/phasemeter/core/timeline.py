@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import compress, islice, pairwise
-from operator import eq, ne, sub
+from itertools import compress, islice
+from operator import ne, sub
 from typing import Literal, NamedTuple
 
 TokenKind = Literal["reasoning", "content", "refusal", "tool_call", "audio"]
@@ -89,6 +89,14 @@ class Leg:
     ended_ns: int | None
 
 
+class _Gaps(NamedTuple):
+    """The gaps of a response, worked out once."""
+
+    all_ns: list[int]
+    later: list[TokenEvent]
+    unlimited_ns: list[int]
+
+
 @dataclass(frozen=True, slots=True)
 class Timeline:
     """One response as it was seen from the client.
@@ -149,6 +157,7 @@ class Timeline:
     legs: Sequence[Leg] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     server: Mapping[str, float] = field(default_factory=dict)
+    _gaps: _Gaps | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def first_token_ns(self) -> int | None:
@@ -168,15 +177,15 @@ class Timeline:
     @property
     def coalesced_events(self) -> int:
         """Token events that came in the same read as an earlier one: their gap is unknown."""
-        reads = [event.read for event in self.events]
-        return sum(map(eq, reads, islice(reads, 1, None)))
+        return max(len(self.events) - 1, 0) - len(self._worked_out().all_ns)
 
     @property
     def consumer_limited_gaps(self) -> int | None:
         """Gaps that the application limited; None where its pulls were not observed."""
         if not self.consumer_waits_ns:
             return None
-        return sum(later.consumer_limited for _, later in self.gaps())
+        gaps = self._worked_out()
+        return len(gaps.all_ns) - len(gaps.unlimited_ns)
 
     @property
     def prefill_s(self) -> float | None:
@@ -202,19 +211,32 @@ class Timeline:
 
     def gaps(self) -> Iterator[tuple[int, TokenEvent]]:
         """Yield (gap in ns, later event) for consecutive token events of different reads."""
-        for earlier, later in pairwise(self.events):
-            if earlier.read != later.read:
-                yield later.t_ns - earlier.t_ns, later
+        gaps = self._worked_out()
+        return zip(gaps.all_ns, gaps.later, strict=True)
 
-    def gaps_ns(self) -> list[int]:
+    def gaps_ns(self) -> Sequence[int]:
         """Return the gaps of the stream in ns: those of `gaps` that no consumer limited."""
-        events = self.events
-        if any(event.consumer_limited for event in events):
-            return [gap_ns for gap_ns, later in self.gaps() if not later.consumer_limited]
-        times_ns = [event.t_ns for event in events]
-        reads = [event.read for event in events]
-        all_ns = map(sub, islice(times_ns, 1, None), times_ns)
-        return list(compress(all_ns, map(ne, islice(reads, 1, None), reads)))
+        return self._worked_out().unlimited_ns
+
+    def _worked_out(self) -> _Gaps:
+        gaps = self._gaps
+        if gaps is None:
+            gaps = _gaps_of(self.events)
+            object.__setattr__(self, "_gaps", gaps)
+        return gaps
+
+
+def _gaps_of(events: Sequence[TokenEvent]) -> _Gaps:
+    if not events:
+        return _Gaps([], [], [])
+    times_ns, _, _, reads, limited = zip(*events, strict=True)
+    apart = list(map(ne, islice(reads, 1, None), reads))
+    all_ns = list(compress(map(sub, islice(times_ns, 1, None), times_ns), apart))
+    later = list(compress(islice(events, 1, None), apart))
+    if not any(limited):
+        return _Gaps(all_ns, later, all_ns)
+    pairs = zip(all_ns, later, strict=True)
+    return _Gaps(all_ns, later, [gap_ns for gap_ns, event in pairs if not event.consumer_limited])
 
 
 def shifted(timeline: Timeline, by_ns: int) -> Timeline:

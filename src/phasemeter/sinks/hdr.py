@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
 
 from phasemeter.core.clock import PROCESS_ANCHOR, now_ns
 from phasemeter.core.timeline import Outcome, Timeline
-from phasemeter.metrics import BUILTIN
+from phasemeter.metrics import BUILTIN, GAP, GAP_RAW
 from phasemeter.sinks.backlog import Backlog
-from phasemeter.sinks.histogram import add, new_histogram, record_ns, summary_ms
+from phasemeter.sinks.histogram import (
+    add,
+    count_us,
+    new_histogram,
+    record_counts,
+    summary_ms,
+)
 from phasemeter.sinks.hlog import write_interval_log
 from phasemeter.transports.request import RequestInfo
 
 if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
 
-_SLICE_SAMPLES = 300
+_BATCH_SAMPLES = 250
 OTHER = "(other)"
 """Model of the group that takes what comes after the allowed number of groups."""
 
@@ -29,23 +36,38 @@ _Key = tuple[str | None, tuple[tuple[str, str], ...]]
 class _Group:
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
-        self.histograms: dict[str, HdrHistogram] = {}
         self.clamped: Counter[str] = Counter()
         self.coalesced_events = 0
+        self._histograms: dict[str, HdrHistogram] = {}
+        self._counts: dict[str, dict[int, int]] = {}  # of what is not in the histograms yet
 
-    def record(self, metric: str, value_ns: int) -> None:
-        histogram = self.histograms.get(metric)
-        if histogram is None:
-            histogram = self.histograms[metric] = new_histogram()
-        if record_ns(histogram, value_ns):
-            self.clamped[metric] += 1
+    def record(self, metric: str, values_ns: Sequence[int]) -> None:
+        counts = self._counts.setdefault(metric, {})
+        count_us(counts, values_ns)
+
+    def histograms(self) -> Mapping[str, HdrHistogram]:
+        """All raw gaps are recorded as gaps already, but for those that the consumer limited."""
+        for metric, counts in self._counts.items():
+            clamped = record_counts(self._histogram(metric), counts)
+            if metric == GAP.name:
+                clamped_raw = record_counts(self._histogram(GAP_RAW.name), counts)
+                self.clamped[GAP_RAW.name] += clamped_raw
+            self.clamped[metric] += clamped
+            counts.clear()
+        return self._histograms
+
+    def _histogram(self, metric: str) -> HdrHistogram:
+        if metric not in self._histograms:
+            self._histograms[metric] = new_histogram()
+        return self._histograms[metric]
 
 
 class HdrSink:
     """Latency distributions. Only responses of outcome ok feed them; all outcomes are counted.
 
-    Ten or so histograms of about 100 KiB each stand behind a group of streamed responses, so groups
-    are bounded. Thread-safe.
+    Samples are counted as they come (about 0.2 us each) and go into histograms when somebody looks. Ten or so
+    histograms of about 100 KiB each stand behind a group of streamed responses, so groups are
+    bounded. Thread-safe.
 
     Args:
         max_groups: Combinations of model and tags that are kept apart; later ones share one group.
@@ -59,7 +81,7 @@ class HdrSink:
         self._groups: dict[_Key, _Group] = {}
         self._lock = RLock()
         self._started_unix_ns = PROCESS_ANCHOR.unix_ns_at(now_ns())
-        self._backlog: Backlog[tuple[_Group, str, int]] = Backlog(self._record, _SLICE_SAMPLES)
+        self._backlog: Backlog[tuple[_Group, str, list[int]]] = Backlog(self._record)
 
     def started(self, request: RequestInfo) -> None:
         """Nothing to do: a sample exists when a response has ended."""
@@ -72,11 +94,7 @@ class HdrSink:
             group.outcomes[timeline.outcome.value] += 1
             group.coalesced_events += timeline.coalesced_events
         if timeline.outcome is Outcome.OK:
-            self._backlog.add(
-                (group, metric.name, value_ns)
-                for metric in BUILTIN
-                for value_ns in metric.samples(timeline)
-            )
+            self._backlog.add(_batches(group, timeline), len(timeline.events) + 1)
 
     def close(self) -> None:
         """Record what is queued."""
@@ -103,7 +121,7 @@ class HdrSink:
         self._backlog.drain()
         with self._lock:
             for group in self._groups.values():
-                for name, histogram in group.histograms.items():
+                for name, histogram in group.histograms().items():
                     if name not in merged:
                         merged[name] = new_histogram()
                     add(merged[name], histogram)
@@ -123,22 +141,38 @@ class HdrSink:
             group = self._groups.setdefault(key, _Group())
         return group
 
-    def _record(self, sample: tuple[_Group, str, int]) -> None:
-        group, metric, value_ns = sample
+    def _record(self, batch: tuple[_Group, str, list[int]]) -> None:
+        group, metric, values_ns = batch
         with self._lock:
-            group.record(metric, value_ns)
+            group.record(metric, values_ns)
 
     def _group_document(self, key: _Key, group: _Group) -> Mapping[str, object]:
         model, tags = key
+        histograms = group.histograms()
         return {
             "model": model,
             "tags": dict(tags),
             "outcomes": dict(group.outcomes),
             "coalesced": group.coalesced_events,
-            "clamped": dict(group.clamped),
+            "clamped": dict(+group.clamped),
             "metrics": {
-                metric.name: summary_ms(group.histograms[metric.name])
+                metric.name: summary_ms(histograms[metric.name])
                 for metric in BUILTIN
-                if metric.name in group.histograms
+                if metric.name in histograms
             },
         }
+
+
+def _batches(group: _Group, timeline: Timeline) -> Iterator[tuple[_Group, str, list[int]]]:
+    for metric in BUILTIN:
+        samples_ns = iter(
+            metric.samples(timeline) if metric is not GAP_RAW else _limited_ns(timeline)
+        )
+        while batch := list(islice(samples_ns, _BATCH_SAMPLES)):
+            yield group, metric.name, batch
+
+
+def _limited_ns(timeline: Timeline) -> Iterator[int]:
+    if not timeline.streamed or not timeline.consumer_limited_gaps:
+        return iter(())
+    return (gap_ns for gap_ns, later in timeline.gaps() if later.consumer_limited)

@@ -8,6 +8,7 @@ is not thread-safe.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable, Mapping
 
 from hdrh.codec import HdrCookieException, HdrLengthException
 from hdrh.histogram import HdrHistogram
@@ -17,6 +18,8 @@ from phasemeter.core.clock import NS_PER_US
 LOWEST_US = 1
 HIGHEST_US = 3_600_000_000
 SIGNIFICANT_DIGITS = 3
+_KEPT_BITS = 11
+_EXACT_US = 1 << _KEPT_BITS
 PERCENTILES: tuple[tuple[str, float], ...] = (("p50", 50), ("p90", 90), ("p99", 99), ("p999", 99.9))
 
 _UNDECODABLE = (
@@ -42,6 +45,30 @@ def record_ns(histogram: HdrHistogram, value_ns: int, count: int = 1) -> bool:
         return False
     histogram.record_value(LOWEST_US if value_us < LOWEST_US else HIGHEST_US, count)
     return True
+
+
+def count_us(counts_of_us: dict[int, int], values_ns: Iterable[int]) -> None:
+    """Count times in whole us, as coarse as a histogram keeps them, so that few distinct ones arise.
+
+    A histogram keeps 11 bits of a value: what lies between two that it can tell apart is the lower one.
+    """
+    for value_ns in values_ns:
+        value_us = (value_ns + NS_PER_US // 2) // NS_PER_US
+        if value_us >= _EXACT_US:
+            dropped_bits = value_us.bit_length() - _KEPT_BITS
+            value_us = value_us >> dropped_bits << dropped_bits
+        counts_of_us[value_us] = counts_of_us.get(value_us, 0) + 1
+
+
+def record_counts(histogram: HdrHistogram, counts_of_us: Mapping[int, int]) -> int:
+    """Record values in us, each so many times; return how many had to be clamped to 1 us .. 1 h."""
+    clamped = 0
+    for value_us, count in counts_of_us.items():
+        if LOWEST_US <= value_us <= HIGHEST_US and histogram.record_value(value_us, count):
+            continue
+        histogram.record_value(LOWEST_US if value_us < LOWEST_US else HIGHEST_US, count)
+        clamped += count
+    return clamped
 
 
 def encoded(histogram: HdrHistogram) -> str:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 
 from opentelemetry.context import Context
 from opentelemetry.metrics import Counter, Histogram, Meter, UpDownCounter
 
 from phasemeter.core.timeline import Outcome, Timeline
-from phasemeter.metrics import CONSUMER_WAIT, DECODE, GAP, ITL, TPOT, TTFA, TTFE, TTFT, Metric
+from phasemeter.metrics import DECODE, ITL, TPOT, TTFA, TTFE, TTFT, Metric
 from phasemeter.sinks import semconv as names
 from phasemeter.sinks.backlog import Backlog
 from phasemeter.sinks.otel_attributes import error_type_of, request_attributes
 from phasemeter.sinks.semconv import Instrument, Semconv
 from phasemeter.transports.request import RequestInfo
 
-_SLICE_RECORDS = 40
 _Labels = dict[str, str | int]
 _Sample = tuple[Instrument, float, _Labels, Context]
 
@@ -26,7 +26,11 @@ _OURS: tuple[tuple[Instrument, Metric], ...] = (
     (names.CLIENT_DECODE_DURATION, DECODE),
     (names.CLIENT_INTER_TOKEN_LATENCY, ITL),
     (names.CLIENT_TIME_PER_OUTPUT_TOKEN, TPOT),
-    (names.CLIENT_CONSUMER_WAIT, CONSUMER_WAIT),
+)
+_PER_CHUNK = (
+    names.TIME_PER_OUTPUT_CHUNK,
+    names.OLD_TIME_PER_OUTPUT_CHUNK,
+    names.CLIENT_INTER_TOKEN_LATENCY,
 )
 
 
@@ -37,17 +41,24 @@ class MetricEmitter:
         meter: Meter of the application's provider.
         semconv: Conventions whose names are used.
         label_allow_list: Tags that become attributes.
+        per_chunk: Record the metrics that take a sample a chunk.
     """
 
-    def __init__(self, meter: Meter, semconv: Semconv, label_allow_list: Collection[str]) -> None:
-        self._semconv = semconv
+    def __init__(
+        self,
+        meter: Meter,
+        semconv: Semconv,
+        label_allow_list: Collection[str],
+        *,
+        per_chunk: bool = True,
+    ) -> None:
         self._label_allow_list = label_allow_list
         self._instruments = {
             one.name: _create(meter, one)
             for one in names.INSTRUMENTS
-            if names.emitted(one, semconv)
+            if names.emitted(one, semconv) and (per_chunk or one not in _PER_CHUNK)
         }
-        self._backlog: Backlog[_Sample] = Backlog(self._record, _SLICE_RECORDS)
+        self._backlog: Backlog[_Sample] = Backlog(self._record)
         self._dropped = 0
 
     def stream_started(self, request: RequestInfo) -> None:
@@ -63,11 +74,14 @@ class MetricEmitter:
         labels = self._labels(request)
         if timeline.response_model is not None:
             labels[names.RESPONSE_MODEL] = timeline.response_model
-        samples = [*_of_conventions(timeline, labels), *_of_ours(timeline, labels)]
+        samples = chain(_of_conventions(timeline, labels), _of_ours(timeline, labels))
         self._backlog.add(
-            (instrument, value, with_labels, context)
-            for instrument, value, with_labels in samples
-            if names.emitted(instrument, self._semconv)
+            (
+                (instrument, value, with_labels, context)
+                for instrument, value, with_labels in samples
+                if instrument.name in self._instruments
+            ),
+            len(timeline.events) + 1,
         )
         if self._backlog.dropped > self._dropped:
             self._add(names.SAMPLES_DROPPED, self._backlog.dropped - self._dropped, labels)
@@ -121,7 +135,7 @@ def _of_conventions(
         for first in (names.TIME_TO_FIRST_CHUNK, names.OLD_TIME_TO_FIRST_CHUNK):
             yield from _seconds(first, TTFE.samples(timeline), labels)
         for each in (names.TIME_PER_OUTPUT_CHUNK, names.OLD_TIME_PER_OUTPUT_CHUNK):
-            yield from _seconds(each, GAP.samples(timeline), labels)
+            yield from _seconds(each, (gap_ns for gap_ns, _ in timeline.gaps()), labels)
     yield from _usage(timeline, labels, with_error)
 
 
@@ -158,6 +172,9 @@ def _of_ours(timeline: Timeline, labels: _Labels) -> Iterator[tuple[Instrument, 
     if timeline.outcome is Outcome.OK:
         for instrument, metric in _OURS:
             yield from _seconds(instrument, metric.samples(timeline), labels)
+        if timeline.consumer_waits_ns:
+            waited_s = sum(timeline.consumer_waits_ns) / 1e9
+            yield names.CLIENT_CONSUMER_WAIT, waited_s, labels
 
 
 def _seconds(

@@ -160,7 +160,9 @@ CLIENT_DECODE_DURATION = _ours(
     "decode.duration", "First token to last token.", FIRST_TOKEN_BUCKETS_S
 )
 CLIENT_CONSUMER_WAIT = _ours(
-    "consumer_wait", "Chunk handed over until the next was asked for.", GAP_BUCKETS_S
+    "consumer_wait",
+    "Time the application kept chunks before asking for more, a response.",
+    FIRST_TOKEN_BUCKETS_S,
 )
 STREAMS_ACTIVE = Instrument(
     "phasemeter.client.streams.active",

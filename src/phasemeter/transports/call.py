@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from phasemeter.core.consumer import Consumer
 from phasemeter.core.decoding import Dialect
 from phasemeter.core.errors import guard
 from phasemeter.core.meter import StreamEnd, StreamMeter
@@ -39,9 +40,7 @@ class TimedCall:
 
     Attributes:
         meter: The state machine that the stream feeds.
-        stamps_ns: Time of the read of each chunk handed on.
-        handed_ns: When each chunk was handed to the application.
-        asked_ns: When the application asked for the chunk after it.
+        consumer: What the application does between the chunks that it is handed.
         source: Where the times of the reads are found; None where the clock is read at the yield.
         timeline: What was measured, once the response has ended.
     """
@@ -55,9 +54,9 @@ class TimedCall:
             stamp_source="yield",
             tags=info.tags,
         )
-        self.stamps_ns: list[int] = []
-        self.handed_ns: list[int] = []
-        self.asked_ns: list[int] = []
+        self.consumer = Consumer()
+        if info.streamed:
+            self.meter.consumer = self.consumer
         self.source: Stamps | None = None
         self.timeline: Timeline | None = None
         self._info = info
@@ -147,8 +146,6 @@ class TimedCall:
         self._loop = None
         with guard("ending a timed response"):
             self._end_reading()
-            if self._info.streamed:
-                self.meter.on_consumer(self.stamps_ns, self.handed_ns, self.asked_ns)
             timeline = self.meter.finish(ended_ns, end, error_type)
             if timeline.outcome in (Outcome.OK, Outcome.EMPTY) and end is not StreamEnd.EOF:
                 # The answer was complete; how its connection was put away is no part of it.
@@ -168,8 +165,8 @@ class TimedCall:
         self.meter.clock_stepped = source.clock_stepped
 
     def _last_ns(self) -> int:
-        if self.stamps_ns:
-            return self.stamps_ns[-1]
+        if self.consumer.stamps_ns:
+            return self.consumer.stamps_ns[-1]
         return self._info.started_ns if self._headers_ns is None else self._headers_ns
 
     def _connected_ns(self, source: Stamps) -> int | None:

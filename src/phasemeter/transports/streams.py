@@ -62,7 +62,8 @@ class TimedByteStream(_Timed):
         now_ns = call.recorder.now_ns
         on_read = call.meter.on_read
         reads = call.source or _Reads(now_ns)
-        stamps_ns, handed_ns, asked_ns = call.stamps_ns, call.handed_ns, call.asked_ns
+        pulls = call.consumer
+        stamps_ns, handed_ns, asked_ns = pulls.stamps_ns, pulls.handed_ns, pulls.asked_ns
         try:
             for chunk in cast(ClosableBytes, self._inner):
                 read_ns = reads.last_read_ns or now_ns()
@@ -99,7 +100,8 @@ class TimedAsyncByteStream(_Timed):
         now_ns = call.recorder.now_ns
         on_read = call.meter.on_read
         reads = call.source or _Reads(now_ns)
-        stamps_ns, handed_ns, asked_ns = call.stamps_ns, call.handed_ns, call.asked_ns
+        pulls = call.consumer
+        stamps_ns, handed_ns, asked_ns = pulls.stamps_ns, pulls.handed_ns, pulls.asked_ns
         try:
             async for chunk in cast(AsyncClosableBytes, self._inner):
                 read_ns = reads.last_read_ns or now_ns()
