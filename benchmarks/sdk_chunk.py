@@ -41,6 +41,7 @@ class Reads:
     connected_ns = None
     stamp_source = "recv"
     clock_stepped = False
+    waited_ns = ()
 
 
 def drained_us(stream: object) -> float:

@@ -18,6 +18,7 @@ LAYERS = (
     ("settings",),
     ("clients",),
     ("sdk",),
+    ("ready_clients",),
     ("otel_instrumentor",),
     ("lab", "telemetry"),
     ("load",),

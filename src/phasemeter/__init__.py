@@ -12,7 +12,15 @@ if TYPE_CHECKING:
     from phasemeter.clients.lookup import timeline
     from phasemeter.core.errors import PhasemeterError, UsageError
     from phasemeter.core.timeline import Outcome, Timeline, TokenEvent, TokenKind, Usage
-    from phasemeter.sdk import Meter, instrument, snapshot, time_stream, uninstrument, wrap
+    from phasemeter.ready_clients import http_client
+    from phasemeter.sdk import (
+        Meter,
+        instrument,
+        snapshot,
+        time_stream,
+        uninstrument,
+        wrap,
+    )
     from phasemeter.sinks import RequestInfo, Sink
     from phasemeter.sinks.callback import CallbackSink
     from phasemeter.sinks.hdr import HdrSink
@@ -36,6 +44,7 @@ __all__ = [
     "Usage",
     "UsageError",
     "__version__",
+    "http_client",
     "instrument",
     "snapshot",
     "tag",
@@ -60,6 +69,7 @@ _HOMES = {
     "TokenKind": "phasemeter.core.timeline",
     "Usage": "phasemeter.core.timeline",
     "UsageError": "phasemeter.core.errors",
+    "http_client": "phasemeter.ready_clients",
     "instrument": "phasemeter.sdk",
     "snapshot": "phasemeter.sdk",
     "tag": "phasemeter.transports.tags",

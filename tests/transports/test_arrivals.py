@@ -120,3 +120,20 @@ def test_bytes_without_a_stamp_are_not_passed_off_as_stamped(pair):
     far.sendall(b"stamped")
     reader.receive(100)
     assert reader.source == "kernel"
+
+
+@linux
+def test_bytes_that_came_before_the_exchange_began_are_no_sign_of_a_set_clock(pair):
+    """TLS session tickets come before the first request is sent."""
+    near, far = pair
+    reader = Arrivals(near)
+    far.sendall(b"ticket")
+    before_ns = now_ns()
+    while now_ns() < before_ns + 20_000_000:
+        pass
+    reader.begin()
+    t_ns, _ = reader.receive(100)
+    reader.end()
+
+    assert not reader.clock_stepped
+    assert t_ns < before_ns + 10_000_000

@@ -10,7 +10,9 @@ import select
 import socket
 import struct
 import sys
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 
 from phasemeter.core.clock import NS_PER_MS, NS_PER_S, now_ns, realtime_offset_ns
 from phasemeter.core.timeline import StampSource
@@ -53,6 +55,15 @@ def hold_stamping() -> socket.socket | None:
     return None
 
 
+def keep_stamping(owner: object) -> None:
+    """Have the kernel stamp while the owner lives, without waiting until it does."""
+    if HAS_KERNEL_STAMPS:
+        keeper = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        weakref.finalize(owner, keeper.close)
+        with suppress(OSError):
+            keeper.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+
+
 class Arrivals:
     """Reads one connected or connecting socket. A kernel stamp is that of a read's last segment.
 
@@ -74,7 +85,7 @@ class Arrivals:
     """
 
     __slots__ = (
-        "_begun_ns",
+        "_floor_ns",
         "_kernel",
         "_now_ns",
         "_offset_ns",
@@ -94,7 +105,9 @@ class Arrivals:
         self._socket = sock
         self._now_ns = clock
         self._offset_ns = 0
-        self._begun_ns = 0
+        # Bytes arrive in order, and none before the socket was there. They may arrive before the exchange
+        # that reads them: TLS session tickets do.
+        self._floor_ns = now_ns()
         self._kernel = False
         # The kernel stamps no bytes of Unix sockets.
         internet = sock.family in (socket.AF_INET, socket.AF_INET6)
@@ -119,7 +132,6 @@ class Arrivals:
         if self._kernel:
             self.source = self._source
             self._offset_ns = realtime_offset_ns()
-            self._begun_ns = now_ns()
 
     def end(self) -> None:
         """End an exchange: see whether the wall clock was set during it."""
@@ -148,9 +160,10 @@ class Arrivals:
             if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
                 seconds, nanoseconds = _TIMESPEC.unpack_from(stamp)
                 t_ns: int = seconds * NS_PER_S + nanoseconds - self._offset_ns
-                if not self._begun_ns - _STEP_LIMIT_NS <= t_ns <= read_ns + _STEP_LIMIT_NS:
+                if not self._floor_ns - _STEP_LIMIT_NS <= t_ns <= read_ns + _STEP_LIMIT_NS:
                     self.clock_stepped = self._source == "kernel"
                     return read_ns, data
+                self._floor_ns = t_ns
                 self.read_lag_ns = max(read_ns - t_ns, 0)
                 return t_ns if self._source == "kernel" else read_ns, data
         if data:  # only the end of the stream carries none by nature

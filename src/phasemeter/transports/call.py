@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -11,7 +12,7 @@ from phasemeter.core.consumer import Consumer
 from phasemeter.core.decoding import Dialect
 from phasemeter.core.errors import guard
 from phasemeter.core.meter import StreamEnd, StreamMeter
-from phasemeter.core.timeline import Outcome, Timeline
+from phasemeter.core.timeline import Outcome, StampSource, Timeline, TokenEvent
 from phasemeter.transports.dropped import report_later, running_loop
 from phasemeter.transports.endings import closed_by_collector, end_of, stop_in_flight
 from phasemeter.transports.recorder import Recorder
@@ -147,6 +148,9 @@ class TimedCall:
         with guard("ending a timed response"):
             self._end_reading()
             timeline = self.meter.finish(ended_ns, end, error_type)
+            if self.source is not None and self.source.waited_ns:
+                events = limited(timeline.events, self.source.waited_ns, timeline.stamp_source)
+                timeline = replace(timeline, events=events)
             if timeline.outcome in (Outcome.OK, Outcome.EMPTY) and end is not StreamEnd.EOF:
                 # The answer was complete; how its connection was put away is no part of it.
                 timeline = replace(timeline, ended_ns=self._last_ns())
@@ -186,3 +190,21 @@ def open_call(recorder: Recorder, request: HttpRequest) -> TimedCall | None:
         info = describe(request, dialect, started_ns=started_ns, tags=current_tags())
         return TimedCall(recorder, info, dialect)
     return None
+
+
+def limited(
+    events: Sequence[TokenEvent], waited_ns: Collection[int], stamp_source: StampSource
+) -> tuple[TokenEvent, ...]:
+    """Mark the events whose reads had waited for the consumer as limited by it.
+
+    A kernel stamp is that of a read's last bytes, and so it is right for an event that came alone.
+    """
+    waited = set(waited_ns)
+    in_read = Counter(event.read for event in events)
+    alone = stamp_source == "kernel"
+    return tuple(
+        event._replace(consumer_limited=True)
+        if event.t_ns in waited and not (alone and in_read[event.read] == 1)
+        else event
+        for event in events
+    )

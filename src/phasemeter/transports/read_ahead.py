@@ -17,6 +17,7 @@ from contextvars import Context
 from typing import Protocol
 
 from phasemeter.transports.read_queue import ReadQueue
+from phasemeter.transports.stamping import AWAY_NS
 
 _READ_BYTES = 65_536
 
@@ -25,6 +26,7 @@ class Reading(Protocol):
     """What is used of an async network stream."""
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes: ...  # noqa: D102
+    def get_extra_info(self, info: str) -> object: ...  # noqa: D102
 
 
 class ReadAhead:
@@ -48,6 +50,8 @@ class ReadAhead:
         self._consumer_reads = False
         self._check_is_due = False
         self._stopped = False
+        self._paused = False
+        self._returned_ns = now_ns()
 
     def __del__(self) -> None:
         task = self.__dict__.get("_task")
@@ -77,8 +81,11 @@ class ReadAhead:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._close_body)
 
-    async def read(self, most_bytes: int, timeout: float | None) -> tuple[int, bytes]:
-        """Return the next read with its arrival; exceptions and timeout are the inner stream's."""
+    async def read(self, most_bytes: int, timeout: float | None) -> tuple[int, bytes, bool]:
+        """Return the next read: its arrival, its bytes, and whether these had been waiting unread.
+
+        Exceptions and timeout are the inner stream's.
+        """
         # hot: for a consumer that keeps up, one read of the inner stream and one scheduled call
         self._consumer_reads = True
         expired = False
@@ -87,16 +94,20 @@ class ReadAhead:
             if task is not None and not self._queue and not task.done():
                 expired = await self._adopt(task, timeout)
             if self._queue:
-                t_ns, data = self._queue.take(most_bytes)
+                t_ns, data, waited = self._queue.take(most_bytes)
             else:
+                away = self._paused or self._now_ns() - self._returned_ns > AWAY_NS
+                waited = away and bool(self._inner.get_extra_info("is_readable"))
                 # A timeout that is over already makes the inner stream raise its own exception.
                 data = await self._inner.read(most_bytes, 0.0 if expired else timeout)
                 t_ns = self._now_ns()
+                self._paused = False
         finally:
             self._consumer_reads = False
+        self._returned_ns = self._now_ns()
         if data and self._bodies:
             self._check_soon()
-        return t_ns, data
+        return t_ns, data, waited
 
     async def settle(self) -> None:
         """Cancel a read that is under way and wait until it is over; what it read is kept."""
@@ -113,14 +124,10 @@ class ReadAhead:
 
     def arrived(self, outcome: bytes | Exception) -> bool:
         """Take a read of the task's; tell whether it is to go on."""
-        self._queue.put(self._now_ns(), outcome)
-        return (
-            isinstance(outcome, bytes)
-            and len(outcome) > 0
-            and not self._consumer_reads
-            and self._bodies > 0
-            and not self._queue.full
-        )
+        self._queue.put(self._now_ns(), outcome, waited=self._paused)
+        self._paused = self._queue.full
+        ended = isinstance(outcome, Exception) or not outcome
+        return not (ended or self._consumer_reads or not self._bodies or self._paused)
 
     def _check_soon(self) -> None:
         if not self._check_is_due:

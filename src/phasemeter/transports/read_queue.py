@@ -11,12 +11,12 @@ _READ_ITSELF_BYTES = 128
 
 
 class ReadQueue:
-    """A first-in-first-out of (arrival, bytes); one that failed holds its exception instead."""
+    """A first-in-first-out of reads: arrival, bytes (or an exception), and whether they had waited."""
 
     __slots__ = ("_bytes", "_reads")
 
     def __init__(self) -> None:
-        self._reads: deque[tuple[int, bytes | Exception]] = deque()
+        self._reads: deque[tuple[int, bytes | Exception, bool]] = deque()
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -27,27 +27,33 @@ class ReadQueue:
         """True when nothing more should be read before something is taken."""
         return self._bytes >= _MOST_BYTES
 
-    def put(self, t_ns: int, outcome: bytes | Exception) -> None:
-        """Add a read: its bytes (empty: the peer has closed), or the exception that it ended in."""
-        self._reads.append((t_ns, outcome))
+    def put(self, t_ns: int, outcome: bytes | Exception, *, waited: bool = False) -> None:
+        """Add a read.
+
+        Args:
+            t_ns: Its time.
+            outcome: Its bytes (empty: the peer has closed), or the exception that it ended in.
+            waited: Nobody had been reading when the bytes came.
+        """
+        self._reads.append((t_ns, outcome, waited))
         self._bytes += _size(outcome)
 
-    def take(self, most_bytes: int) -> tuple[int, bytes]:
-        """Remove and return the oldest read, or as much of it as is wanted.
+    def take(self, most_bytes: int) -> tuple[int, bytes, bool]:
+        """Remove and return the oldest read, or as much of it as is wanted: time, bytes, waited.
 
         Raises:
             Exception: The one that the read ended in.
         """
-        t_ns, outcome = self._reads.popleft()
+        t_ns, outcome, waited = self._reads.popleft()
         self._bytes -= _size(outcome)
         if isinstance(outcome, Exception):
             raise outcome
         if len(outcome) > most_bytes:
             rest = outcome[most_bytes:]
-            self._reads.appendleft((t_ns, rest))
+            self._reads.appendleft((t_ns, rest, waited))
             self._bytes += _size(rest)
-            return t_ns, outcome[:most_bytes]
-        return t_ns, outcome
+            return t_ns, outcome[:most_bytes], waited
+        return t_ns, outcome, waited
 
 
 def _size(outcome: bytes | Exception) -> int:

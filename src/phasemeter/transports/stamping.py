@@ -11,10 +11,16 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol, cast
 
+from phasemeter.core.clock import NS_PER_US
 from phasemeter.core.timeline import StampSource
+from phasemeter.transports.dropped import running_loop
 
 if TYPE_CHECKING:
     from phasemeter.transports.read_ahead import ReadAhead
+
+
+AWAY_NS = 200 * NS_PER_US
+"""Who asks again within this time cannot have kept much waiting, and is spared a look at the socket."""
 
 
 class Stamps(Protocol):
@@ -24,11 +30,15 @@ class Stamps(Protocol):
         last_read_ns: When the bytes that the last read handed over arrived; None before the first.
         last_write_ns: Just before the last write; None before the first.
         connected_ns: When the connection was usable; None once a second request uses it.
+        waited_ns: Times of the reads of this exchange whose bytes had been there before the consumer
+            asked for them, and which were not read ahead. The time of such a read is that of its
+            last bytes (`kernel`) or of the asking (`recv`); the first may have come before.
     """
 
     last_read_ns: int | None
     last_write_ns: int | None
     connected_ns: int | None
+    waited_ns: list[int]
 
     @property
     def stamp_source(self) -> StampSource:
@@ -52,9 +62,11 @@ class Stamps(Protocol):
 class NetworkStream(Protocol):
     """What is used of a blocking network stream; arguments pass through unread."""
 
-    def read(self, *args: object, **options: object) -> bytes: ...  # noqa: D102
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes: ...  # noqa: D102
     def write(self, *args: object, **options: object) -> None: ...  # noqa: D102
+    def close(self) -> None: ...  # noqa: D102
     def start_tls(self, *args: object, **options: object) -> NetworkStream: ...  # noqa: D102
+    def get_extra_info(self, info: str) -> object: ...  # noqa: D102
 
 
 class AsyncNetworkStream(Protocol):
@@ -83,7 +95,7 @@ class AsyncNetworkBackend(Protocol):
     ) -> AsyncNetworkStream: ...
 
 
-class _Stamped:
+class Stamped:
     """Times of one connection; everything that is not timed goes to the inner stream."""
 
     def __init__(self, inner: object, now_ns: Callable[[], int]) -> None:
@@ -92,37 +104,48 @@ class _Stamped:
         self.last_read_ns: int | None = None
         self.last_write_ns: int | None = None
         self.connected_ns: int | None = now_ns()
+        self.waited_ns: list[int] = []
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
 
     @property
     def stamp_source(self) -> StampSource:
+        """The clock is read as the read returns."""
         return "recv"
 
     @property
     def clock_stepped(self) -> bool:
+        """The clock is the monotonic one."""
         return False
 
     def open_body(self) -> None:
         """Blocking reads cannot be made ahead: they are made when the consumer asks."""
 
     def close_body(self) -> None:
-        pass
+        """Nothing was begun."""
 
     def _before_write(self) -> None:
         # A write after a read is a second request: it did not make this connection.
         if self.last_read_ns is not None:
             self.connected_ns = None
+        if self.waited_ns:
+            self.waited_ns = []
 
 
-class StampedStream(_Stamped):
+class StampedStream(Stamped):
     """A blocking network stream with stamps."""
 
-    def read(self, *args: object, **options: object) -> bytes:
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Read, then note the time."""
-        data = cast(NetworkStream, self.inner).read(*args, **options)
+        inner = cast(NetworkStream, self.inner)
+        last_ns = self.last_read_ns
+        away = last_ns is not None and self.now_ns() - last_ns > AWAY_NS
+        waits = away and bool(inner.get_extra_info("is_readable"))
+        data = inner.read(max_bytes, timeout)
         self.last_read_ns = self.now_ns()
+        if waits:
+            self.waited_ns.append(self.last_read_ns)
         return data
 
     def write(self, *args: object, **options: object) -> None:
@@ -136,8 +159,16 @@ class StampedStream(_Stamped):
         inner = cast(NetworkStream, self.inner).start_tls(*args, **options)
         return StampedStream(inner, self.now_ns)
 
+    def close(self) -> None:
+        """Close the inner stream."""
+        cast(NetworkStream, self.inner).close()
 
-class AsyncStampedStream(_Stamped):
+    def get_extra_info(self, info: str) -> object:
+        """Return the inner stream's information."""
+        return cast(NetworkStream, self.inner).get_extra_info(info)
+
+
+class AsyncStampedStream(Stamped):
     """An async network stream with stamps, which reads ahead while a timed body is open."""
 
     def __init__(self, inner: object, now_ns: Callable[[], int]) -> None:
@@ -150,7 +181,9 @@ class AsyncStampedStream(_Stamped):
             data = await cast(AsyncNetworkStream, self.inner).read(max_bytes, timeout)
             self.last_read_ns = self.now_ns()
         else:
-            self.last_read_ns, data = await self._ahead.read(max_bytes, timeout)
+            self.last_read_ns, data, waited = await self._ahead.read(max_bytes, timeout)
+            if waited:
+                self.waited_ns.append(self.last_read_ns)
         return data
 
     async def write(self, *args: object, **options: object) -> None:
@@ -182,7 +215,7 @@ class AsyncStampedStream(_Stamped):
 
     def open_body(self) -> None:
         """Read ahead from now on, under asyncio; elsewhere reads are stamped when asked for."""
-        if self._ahead is None and _in_asyncio_task():
+        if self._ahead is None and in_asyncio_task():
             from phasemeter.transports.read_ahead import ReadAhead
 
             self._ahead = ReadAhead(cast(AsyncNetworkStream, self.inner), self.now_ns)
@@ -196,42 +229,53 @@ class AsyncStampedStream(_Stamped):
 
 
 class StampingBackend:
-    """A blocking network backend whose streams are stamped."""
+    """A blocking network backend whose streams are stamped.
 
-    def __init__(self, inner: NetworkBackend, now_ns: Callable[[], int]) -> None:
-        self._inner = inner
-        self._now_ns = now_ns
+    Args:
+        inner: The backend that connects.
+        stamped: Makes a stamped stream of one of its streams.
+    """
+
+    def __init__(self, inner: object, stamped: Callable[[NetworkStream], NetworkStream]) -> None:
+        self._inner = cast(NetworkBackend, inner)
+        self._stamped = stamped
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    def connect_tcp(self, *args: object, **options: object) -> StampedStream:
+    def connect_tcp(self, *args: object, **options: object) -> NetworkStream:
         """Connect as the inner backend does."""
-        return StampedStream(self._inner.connect_tcp(*args, **options), self._now_ns)
+        return self._stamped(self._inner.connect_tcp(*args, **options))
 
-    def connect_unix_socket(self, *args: object, **options: object) -> StampedStream:
+    def connect_unix_socket(self, *args: object, **options: object) -> NetworkStream:
         """Connect as the inner backend does."""
-        return StampedStream(self._inner.connect_unix_socket(*args, **options), self._now_ns)
+        return self._stamped(self._inner.connect_unix_socket(*args, **options))
 
 
 class AsyncStampingBackend:
-    """An async network backend whose streams are stamped."""
+    """An async network backend whose streams are stamped.
 
-    def __init__(self, inner: AsyncNetworkBackend, now_ns: Callable[[], int]) -> None:
-        self._inner = inner
-        self._now_ns = now_ns
+    Args:
+        inner: The backend that connects.
+        stamped: Makes a stamped stream of one of its streams.
+    """
+
+    def __init__(
+        self, inner: object, stamped: Callable[[AsyncNetworkStream], AsyncNetworkStream]
+    ) -> None:
+        self._inner = cast(AsyncNetworkBackend, inner)
+        self._stamped = stamped
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    async def connect_tcp(self, *args: object, **options: object) -> AsyncStampedStream:
+    async def connect_tcp(self, *args: object, **options: object) -> AsyncNetworkStream:
         """Connect as the inner backend does."""
-        return AsyncStampedStream(await self._inner.connect_tcp(*args, **options), self._now_ns)
+        return self._stamped(await self._inner.connect_tcp(*args, **options))
 
-    async def connect_unix_socket(self, *args: object, **options: object) -> AsyncStampedStream:
+    async def connect_unix_socket(self, *args: object, **options: object) -> AsyncNetworkStream:
         """Connect as the inner backend does."""
-        stream = await self._inner.connect_unix_socket(*args, **options)
-        return AsyncStampedStream(stream, self._now_ns)
+        return self._stamped(await self._inner.connect_unix_socket(*args, **options))
 
 
 def install(transport: object, now_ns: Callable[[], int], *, is_async: bool) -> bool:
@@ -244,8 +288,12 @@ def install(transport: object, now_ns: Callable[[], int], *, is_async: bool) -> 
     if inner is None:
         return False
     if not isinstance(inner, StampingBackend | AsyncStampingBackend):
-        backend = AsyncStampingBackend if is_async else StampingBackend
-        pool._network_backend = backend(inner, now_ns)  # type: ignore[union-attr]
+        backend: StampingBackend | AsyncStampingBackend
+        if is_async:
+            backend = AsyncStampingBackend(inner, lambda one: AsyncStampedStream(one, now_ns))
+        else:
+            backend = StampingBackend(inner, lambda one: StampedStream(one, now_ns))
+        pool._network_backend = backend  # type: ignore[union-attr]
     return True
 
 
@@ -258,14 +306,11 @@ def stamps_of(extensions: object, now_ns: Callable[[], int]) -> Stamps | None:
     if not isinstance(extensions, dict) or extensions.get("http_version") == b"HTTP/2":
         return None
     stream = extensions.get("network_stream")
-    if isinstance(stream, _Stamped) and stream.now_ns == now_ns and stream.last_read_ns:
+    if isinstance(stream, Stamped) and stream.now_ns == now_ns and stream.last_read_ns:
         return stream
     return None
 
 
-def _in_asyncio_task() -> bool:
+def in_asyncio_task() -> bool:
     """Tell whether asyncio runs this; not so under trio, nor under trio as a guest of asyncio."""
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is None or asyncio._get_running_loop() is None:
-        return False
-    return asyncio.current_task() is not None
+    return running_loop() is not None and sys.modules["asyncio"].current_task() is not None

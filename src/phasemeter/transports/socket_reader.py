@@ -1,0 +1,165 @@
+"""Reads a socket on an asyncio loop as soon as bytes arrive, within a bound, for a consumer to come."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context
+
+from phasemeter.transports.arrivals import Arrivals
+from phasemeter.transports.read_queue import ReadQueue
+
+_READ_BYTES = 65_536
+
+
+class SocketReader:
+    """The reads of one connection. The socket becomes the reader's own.
+
+    To be made and used on the connection's event loop; `close_body` and the finalizer may be called
+    from any thread. It reads while somebody waits, and between `open_body` and `close_body`.
+
+    Attributes:
+        arrivals: Where the times come from.
+    """
+
+    def __init__(self, sock: socket.socket, now_ns: Callable[[], int]) -> None:
+        sock.settimeout(0)
+        self.arrivals = Arrivals(sock, now_ns)
+        self._now_ns = now_ns
+        self._socket = sock
+        self._loop = asyncio.get_running_loop()
+        # The loop keeps the context that a reader is added in: not one with the application's values.
+        self._context = Context()
+        self._queue = ReadQueue()
+        self._waiter: asyncio.Future[None] | None = None
+        self._bodies = 0
+        self._watched = False
+        self._ended = False
+        self._paused = False
+
+    def __del__(self) -> None:
+        sock: socket.socket | None = self.__dict__.get("_socket")
+        if sock is None or sock.fileno() < 0:
+            return
+        if self.__dict__.get("_watched") and not self._loop.is_closed():
+            with suppress(RuntimeError):  # closed just now
+                self._loop.call_soon_threadsafe(_let_go, self._loop, sock)
+                return
+        sock.close()
+
+    @property
+    def holds_data(self) -> bool:
+        """True when something was read that nobody has asked for yet: bytes, the end or a fault."""
+        return bool(self._queue)
+
+    def open_body(self) -> None:
+        """Read whatever arrives from now on."""
+        self._bodies += 1
+        self._watch()
+
+    def close_body(self) -> None:
+        """Read only when asked, once as often as `open_body` was called. From any thread."""
+        if asyncio._get_running_loop() is self._loop:
+            self._close_body()
+        elif not self._loop.is_closed():
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._close_body)
+
+    async def read(self, timeout: float | None) -> tuple[int, bytes, bool]:
+        """Return the next read: its arrival, its bytes (none: the peer has closed), whether they waited.
+
+        Bytes waited where they were there before this call and were not read ahead.
+
+        Raises:
+            TimeoutError: If nothing came for so long.
+            OSError: What the socket raised.
+        """
+        asked_ns: int | None = None
+        if not self._queue:
+            asked_ns = self._now_ns()
+            await self._wait(timeout)
+        t_ns, data, waited = self._queue.take(_READ_BYTES)
+        self._watch()
+        return t_ns, data, waited or (asked_ns is not None and t_ns < asked_ns)
+
+    def time_left(self, timeout: float | None) -> Callable[[], float | None]:
+        """Return a function that tells how much of a timeout that begins now is left."""
+        if timeout is None:
+            return lambda: None
+        ends = self._loop.time() + timeout
+        return lambda: max(ends - self._loop.time(), 0.0)
+
+    def close(self) -> None:
+        """Read no more and close the descriptor; whoever waits finds a fault."""
+        self._ended = True
+        self._watch()
+        self._socket.close()
+        if self._waiter is not None and not self._waiter.done():
+            self._queue.put(self._now_ns(), ConnectionAbortedError("closed"))
+            self._waiter.set_result(None)
+
+    async def _wait(self, timeout: float | None) -> None:
+        if self._ended:
+            self._queue.put(self._now_ns(), b"")
+            return
+        waiter = self._waiter = self._loop.create_future()
+        timer = None if timeout is None else self._loop.call_later(timeout, _expire, waiter)
+        self._watch()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
+            self._watch()
+
+    def _watch(self) -> None:
+        """Have the loop watch the socket if, and only if, its bytes are wanted."""
+        waited_for = self._waiter is not None
+        wanted = not self._ended and (waited_for or (self._bodies > 0 and not self._queue.full))
+        if wanted == self._watched:
+            return
+        self._watched = wanted
+        if wanted:
+            file = self._socket.fileno()
+            self._context.run(self._loop.add_reader, file, _on_readable, weakref.ref(self))
+        elif not self._loop.is_closed():
+            self._loop.remove_reader(self._socket.fileno())
+
+    def _on_readable(self) -> None:
+        outcome: bytes | Exception
+        try:
+            t_ns, outcome = self.arrivals.receive(_READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            t_ns, outcome = self._now_ns(), error
+        self._ended = not outcome or isinstance(outcome, Exception)
+        self._queue.put(t_ns, outcome, waited=self._paused)
+        self._paused = self._queue.full
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        self._watch()
+
+    def _close_body(self) -> None:
+        self._bodies -= 1
+        self._watch()
+
+
+def _on_readable(reader: weakref.ref[SocketReader]) -> None:
+    alive = reader()
+    if alive is not None:
+        alive._on_readable()
+
+
+def _expire(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError("timed out"))
+
+
+def _let_go(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+    loop.remove_reader(sock.fileno())
+    sock.close()
