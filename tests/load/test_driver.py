@@ -1,5 +1,7 @@
 """The driver against real sockets; times are compared with what the server says it did."""
 
+import gc
+import heapq
 import itertools
 import json
 import selectors
@@ -10,12 +12,18 @@ import pytest
 
 from phasemeter.analysis.detectors import detect
 from phasemeter.core.clock import now_ns
+from phasemeter.core.meter import StreamMeter
 from phasemeter.core.timeline import Outcome
 from phasemeter.load.connecting import Connecting
 from phasemeter.load.connection import Connection, resolve
+from phasemeter.load.driver import Driver
+from phasemeter.load.exchange import Exchange
+from phasemeter.load.flight import Flight
+from phasemeter.load.http1 import ResponseReader
 from phasemeter.load.plan import ArrivalFlow, UserFlow
 from phasemeter.load.target import RequestStyle, Target, parse_endpoint
 from phasemeter.testing import ScriptedRead, ScriptedReply, ScriptedServer, chat_events
+from phasemeter.transports import arrivals
 from phasemeter.transports.arrivals import HAS_KERNEL_STAMPS
 from tests.load.conftest import ONE, at_once
 
@@ -329,3 +337,69 @@ def test_users_do_not_hammer_a_server_that_refuses_at_once(drive, status):
 
     assert {t.outcome for t in drive.timelines} == {Outcome.ERROR}
     assert 2 <= len(drive.timelines) <= 14
+
+
+def test_requests_leave_no_cycles_behind(drive):
+    """What they hold is free at once, not when the collector comes round."""
+    users = UserFlow("u", (ONE,), users=2, start_s=0, stop_s=60, max_requests=6)
+    gc.collect()
+    gc.disable()
+    try:
+        with ScriptedServer(ScriptedReply.of_events(chat_events(first_ms=5, gap_ms=1))) as server:
+            drive(server.url, users, duration_s=60)
+        kinds = (Flight, Exchange, ResponseReader, StreamMeter)
+        left = [type(one).__name__ for one in gc.get_objects() if isinstance(one, kinds)]
+    finally:
+        gc.enable()
+
+    assert len(drive.timelines) == 6
+    assert left == []
+
+
+def test_a_start_does_not_wait_for_the_reads_of_its_turn(drive, monkeypatch):
+    """Three connections are readable at once and each takes 30 ms; what falls due meanwhile leaves."""
+    order: list[str] = []
+
+    def slow(driver, exchange, events):
+        begun_ns = now_ns()
+        while now_ns() - begun_ns < 30 * MS:
+            pass
+        order.append(f"read {exchange}")
+
+    with ScriptedServer(ANSWER) as server:
+        drive(server.url)
+    driver = drive.driver
+    monkeypatch.setattr(Driver, "_serve", slow)
+    monkeypatch.setattr(Driver, "_start", lambda driver, due: order.append(f"start {due}"))
+    keys = [selectors.SelectorKey(None, number, 1, str(number)) for number in range(3)]
+    heapq.heappush(driver._due, (now_ns() + 10 * MS, 1, "one"))
+    driver._work_off([(key, 1) for key in keys])
+
+    assert order == ["read 0", "start one", "read 1", "read 2"]
+
+
+def test_a_response_is_decoded_after_its_end(drive, monkeypatch):
+    """Nothing is parsed while tokens still come; what was read is stamped and kept."""
+    decoded_ns: list[int] = []
+    take = StreamMeter._understand
+
+    def noted(meter, block):
+        decoded_ns.append(now_ns())
+        take(meter, block)
+
+    monkeypatch.setattr(StreamMeter, "_understand", noted)
+    with ScriptedServer(ANSWER) as server:
+        (timeline,) = drive(server.url)
+
+    assert (timeline.outcome, len(timeline.events)) == (Outcome.OK, 8)
+    assert min(decoded_ns) >= timeline.ended_ns
+
+
+def test_where_the_system_has_no_kernel_stamps_the_clock_is_read(drive, monkeypatch):
+    """As on macOS."""
+    monkeypatch.setattr(arrivals, "HAS_KERNEL_STAMPS", False)
+    with ScriptedServer(ANSWER) as server:
+        (timeline,) = drive(server.url)
+
+    assert (timeline.outcome, timeline.stamp_source) == (Outcome.OK, "recv")
+    assert drive.driver.health.read_lag.percentiles_ns() is None

@@ -66,6 +66,7 @@ class Connection:
     """One connection. Errors of the socket come out of its methods as OSError.
 
     Attributes:
+        arrivals: Reads its socket, and tells how late the last read was.
         connected_ns: When it became usable (TLS included); None until then.
         last_send_ns: Just before the last bytes were handed to the kernel. Not just after: the peer is
             woken by them and, on the same core, may run before the call returns.
@@ -86,7 +87,7 @@ class Connection:
         self._socket.settimeout(0)
         if address.family in (socket.AF_INET, socket.AF_INET6):
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._arrivals = Arrivals(self._socket, kernel=stamps != "recv")
+        self.arrivals = Arrivals(self._socket, kernel=stamps != "recv")
         self._tls: ssl.SSLObject | None = None
         if tls is not None:
             self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -108,17 +109,12 @@ class Connection:
     @property
     def stamp_source(self) -> StampSource:
         """`kernel` where all that was read since `begin` had a receive stamp, else `recv`."""
-        return self._arrivals.source
-
-    @property
-    def read_lag_ns(self) -> int | None:
-        """How long the last bytes read had waited since their arrival; None where nobody knows."""
-        return self._arrivals.read_lag_ns
+        return self.arrivals.source
 
     @property
     def clock_stepped(self) -> bool:
         """The wall clock was set since `begin`: kernel stamps of this exchange are not to be trusted."""
-        return self._arrivals.clock_stepped
+        return self.arrivals.clock_stepped
 
     @property
     def wants_write(self) -> bool:
@@ -127,12 +123,12 @@ class Connection:
 
     def begin(self) -> None:
         """Start an exchange: take the clock offset that its kernel stamps are read with."""
-        self._arrivals.begin()
+        self.arrivals.begin()
 
     def end(self) -> None:
         """End an exchange: see whether the wall clock was stepped during it."""
         self.used = True
-        self._arrivals.end()
+        self.arrivals.end()
 
     def write(self, data: bytes) -> None:
         """Take bytes to send, once connected; `flush` hands them to the kernel."""
@@ -175,7 +171,7 @@ class Connection:
             came (nothing there, or only TLS records without data).
         """
         try:
-            t_ns, data = self._arrivals.receive(_READ_BYTES)
+            t_ns, data = self.arrivals.receive(_READ_BYTES)
         except BlockingIOError:
             return None
         if self._tunnel is not None:
@@ -241,4 +237,7 @@ class Connection:
             if not part:
                 return t_ns, b"".join(parts)
             parts.append(part)
+        if self._outgoing.pending:  # the peer has changed keys and wants a word back
+            self._out += self._outgoing.read()
+            self.flush()
         return (t_ns, b"".join(parts)) if parts else None

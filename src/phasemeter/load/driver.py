@@ -98,6 +98,7 @@ class Driver:
     ) -> None:
         self.counts = Counts()
         self.health = Health()
+        self._add_read_lag = self.health.read_lag.add
         self._plan = plan
         self._target = target
         self._worker, self._workers = worker, workers
@@ -278,9 +279,9 @@ class Driver:
             return
         if events & selectors.EVENT_READ:
             exchange.on_readable()
-            lag_ns = exchange.connection.read_lag_ns
+            lag_ns = exchange.connection.arrivals.read_lag_ns
             if lag_ns is not None:
-                self.health.read_lag.add(lag_ns)
+                self._add_read_lag(lag_ns)
         if events & selectors.EVENT_WRITE and not exchange.done:
             exchange.advance()
         if not exchange.done:

@@ -113,6 +113,7 @@ class Exchange:
             return
         self.done = True
         self.connection.end()
+        self._reader.end()
         self._released(self)
         if end is StreamEnd.LOST and self._retry is not None and not self._reader.started:
             self._retry()

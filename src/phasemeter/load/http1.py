@@ -67,7 +67,7 @@ class ResponseReader:
         self.complete = False
         self.keeps_connection = False
         self._receiver = receiver
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
         self._headers_done = False
         self._t_ns = 0
@@ -78,16 +78,23 @@ class ResponseReader:
         Raises:
             HttpError: If they are not HTTP/1.1.
         """
+        parser = self._parser
+        if parser is None:
+            return
         self.started = True
         self._t_ns = t_ns
         try:
-            self._parser.feed_data(data)
+            parser.feed_data(data)
         except httptools.HttpParserError as fault:
             if self.complete:
                 self.keeps_connection = False  # what follows a whole response is not its fault
                 return
             msg = f"not an HTTP/1.1 response: {type(fault).__name__}"
             raise HttpError(msg) from fault
+
+    def end(self) -> None:
+        """Read no more. The parser knows its reader: only without it a response is free at once."""
+        self._parser = None
 
     def closed_cleanly(self) -> bool:
         """Tell whether a response is whole now that the peer has closed the connection.
@@ -109,9 +116,9 @@ class ResponseReader:
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:  # noqa: D102
-        status = self._parser.get_status_code()
-        if self.complete:
+        if self.complete or self._parser is None:
             return
+        status = self._parser.get_status_code()
         if status < 200:
             self._headers.clear()
             return
@@ -123,7 +130,7 @@ class ResponseReader:
             self._receiver.on_body(self._t_ns, data)
 
     def on_message_complete(self) -> None:  # noqa: D102
-        if self.complete:
+        if self.complete or self._parser is None:
             return
         self.complete = self._headers_done
         # Only now: the parser forgets it once the message is complete.
