@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 from statistics import median
 
+from benchmarks.cpu_section import cpu_section
+from benchmarks.peers import FLOOR, FLOOR_RESTING, YARDSTICK
 from benchmarks.results import ERRORS, Comparison, Result, by_tool, summarise
 from benchmarks.table import COLUMNS, UNKNOWN, cell
 from benchmarks.truth_figures import Span
 
 _OURS = "phasemeter"
-_YARDSTICK = "aiohttp-loop"
 _RESOLUTION_MS = 0.01
 
 
@@ -25,7 +26,7 @@ def accuracy_text(comparison: Comparison) -> str:
         parts.append(_busy(comparison))
     if comparison.rungs:
         parts.append(_ladder(comparison))
-    parts += [_budgets(comparison), _method(comparison)]
+    parts += [_budgets(comparison), *cpu_section(comparison), _method(comparison)]
     return "\n".join(parts)
 
 
@@ -114,7 +115,7 @@ def _ratios(comparison: Comparison) -> str:
     ]
     keys = ("gap_p99_error_ms", "ttft_p99_error_ms", "cpu_us_per_event", "around_s")
     for name, runs in groups.items():
-        if name != _OURS:
+        if name not in (_OURS, FLOOR, FLOOR_RESTING):
             theirs = summarise(runs)
             cells = [
                 _ratio(theirs[key], ours[key], _RESOLUTION_MS if key in ERRORS else 1e-9)
@@ -159,7 +160,7 @@ def _budgets(comparison: Comparison) -> str:
     groups = by_tool(comparison.rounds)
     ours = summarise(groups.get(_OURS, []))
     busy = summarise(by_tool(comparison.busy).get(_OURS, []))
-    aiohttp_us = summarise(groups.get(_YARDSTICK, []))["cpu_us_per_event"]
+    aiohttp_us = summarise(groups.get(YARDSTICK, []))["cpu_us_per_event"]
     rows = [
         ("gap p99 error", ours["gap_p99_error_ms"], 0.2, "ms"),
         ("the same beside a busy process", busy["gap_p99_error_ms"], 0.2, "ms"),

@@ -98,6 +98,7 @@ class Bench:
             reported=reported,
             cpu_s=usage.cpu_s,
             load_cpu_s=usage.cpu_between(truth.started_ns, truth.ended_ns),
+            load_waits=usage.waits_between(truth.started_ns, truth.ended_ns),
             wall_s=usage.wall_s,
             peak_rss_bytes=usage.peak_rss_bytes,
         )

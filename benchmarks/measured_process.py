@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import psutil
@@ -25,10 +26,11 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """CPU time that the tree had used at a time."""
+    """What the tree had used at a time: CPU time, and how often its threads had gone to wait."""
 
     t_ns: int
     cpu_s: float
+    waits: int = 0
 
 
 @dataclass(slots=True)
@@ -41,7 +43,7 @@ class Usage:
         ended_ns: Its first process had ended.
         cpu_s: User and system time of every process of the tree.
         peak_rss_bytes: Largest sum of resident sizes seen; pages that processes share count for each.
-        samples: CPU time over the run.
+        samples: CPU time and waits over the run.
     """
 
     returncode: int | None
@@ -58,16 +60,23 @@ class Usage:
 
     def cpu_between(self, start_ns: int, end_ns: int) -> float | None:
         """Return the CPU time used between two instants, s; None where the samples do not reach."""
-        used_s = [self._cpu_at(t_ns) for t_ns in (start_ns, end_ns)]
-        if used_s[0] is None or used_s[1] is None:
-            return None
-        return used_s[1] - used_s[0]
+        return self._between(start_ns, end_ns, lambda sample: sample.cpu_s)
 
-    def _cpu_at(self, t_ns: int) -> float | None:
-        for earlier, later in zip(self.samples, self.samples[1:], strict=False):
+    def waits_between(self, start_ns: int, end_ns: int) -> float | None:
+        """Return how often threads went to wait between two instants; None as above."""
+        return self._between(start_ns, end_ns, lambda sample: sample.waits)
+
+    def _between(
+        self, start_ns: int, end_ns: int, figure: Callable[[Sample], float]
+    ) -> float | None:
+        start, end = (self._at(t_ns, figure) for t_ns in (start_ns, end_ns))
+        return None if start is None or end is None else end - start
+
+    def _at(self, t_ns: int, figure: Callable[[Sample], float]) -> float | None:
+        for earlier, later in pairwise(self.samples):
             if earlier.t_ns <= t_ns <= later.t_ns:
                 share = (t_ns - earlier.t_ns) / (later.t_ns - earlier.t_ns)
-                return earlier.cpu_s + share * (later.cpu_s - earlier.cpu_s)
+                return figure(earlier) + share * (figure(later) - figure(earlier))
         return None
 
 
@@ -129,7 +138,7 @@ def run_measured(
             process.poll()
             _adopt_orphans(adopt=False)
     usage.cpu_s = _reaped_cpu_s() - before_s
-    usage.samples.append(Sample(now_ns(), usage.cpu_s))
+    usage.samples.append(Sample(now_ns(), usage.cpu_s, _last_waits(usage)))
     return usage
 
 
@@ -157,14 +166,30 @@ def _tree(others: Collection[int]) -> list[psutil.Process]:
 
 def _take_sample(usage: Usage, others: Collection[int], before_s: float) -> None:
     t_ns = now_ns()
-    cpu_s, rss_bytes = _reaped_cpu_s() - before_s, 0
+    cpu_s, rss_bytes, waits = _reaped_cpu_s() - before_s, 0, 0
     for process in _tree(others):
         with suppress(psutil.Error):
             times = process.cpu_times()
             cpu_s += times.user + times.system + times.children_user + times.children_system
             rss_bytes += process.memory_info().rss
-    usage.samples.append(Sample(t_ns, cpu_s))
+            waits += _waits_of(process.pid)
+    # What ended meanwhile waits no more, and its count is gone.
+    usage.samples.append(Sample(t_ns, cpu_s, max(waits, _last_waits(usage))))
     usage.peak_rss_bytes = max(usage.peak_rss_bytes, rss_bytes)
+
+
+def _last_waits(usage: Usage) -> int:
+    return usage.samples[-1].waits if usage.samples else 0
+
+
+def _waits_of(pid: int) -> int:
+    """Return how often the threads of a process have given up their core to wait; 0 where unknown."""
+    waits = 0
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        with suppress(OSError):
+            _, _, rest = status.read_text().partition("\nvoluntary_ctxt_switches:")
+            waits += int(rest.split(maxsplit=1)[0]) if rest else 0
+    return waits
 
 
 def _end_tree(others: Collection[int]) -> None:

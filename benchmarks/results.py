@@ -17,7 +17,10 @@ ERRORS = {
     "gap_p99_error_ms": "gap_p99_ms",
     "gap_max_error_ms": "gap_max_ms",
 }
-COSTS = ("zero_gaps", "cpu_us_per_event", "cpu_s", "around_s", "peak_rss_mb")
+COSTS = (
+    *("zero_gaps", "cpu_us_per_event", "waits_per_event", "parse_us"),
+    *("cpu_s", "around_s", "peak_rss_mb"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class Result:
         reported: What the tool said.
         cpu_s: CPU time of the tool's whole process tree, start and end included.
         load_cpu_s: The part of it within the load; None where it could not be told apart.
+        load_waits: How often its threads went to wait within the load; None likewise.
         wall_s: Time from the tool's start to its end.
         peak_rss_bytes: Largest sum of resident sizes of its processes.
     """
@@ -45,6 +49,7 @@ class Result:
     reported: Reported | None = None
     cpu_s: float | None = None
     load_cpu_s: float | None = None
+    load_waits: float | None = None
     wall_s: float | None = None
     peak_rss_bytes: int | None = None
 
@@ -62,6 +67,12 @@ class Result:
         figures["cpu_us_per_event"] = (
             None if truth is None or load_cpu_s is None else load_cpu_s * 1e6 / truth.token_events
         )
+        figures["waits_per_event"] = (
+            None
+            if truth is None or self.load_waits is None
+            else self.load_waits / truth.token_events
+        )
+        figures["parse_us"] = None if self.reported is None else self.reported.parse_us
         figures["cpu_s"] = self.cpu_s
         figures["around_s"] = (
             None if truth is None or self.wall_s is None else self.wall_s - truth.load_s

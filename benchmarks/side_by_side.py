@@ -24,7 +24,7 @@ from benchmarks.hub_cache import write_hub_cache
 from benchmarks.ladder import climb
 from benchmarks.machine import describe
 from benchmarks.page import write_page
-from benchmarks.peers import TOOLS, by_name
+from benchmarks.peers import FLOOR, FLOOR_RESTING, TOOLS, by_name
 from benchmarks.peers.environment import version_of
 from benchmarks.peers.tool import Tool, UnavailableError
 from benchmarks.results import Comparison, Result
@@ -61,6 +61,8 @@ def main() -> int:
         _busy_rounds(options.folder, tools, size, options.rounds, keep(comparison.busy))
     if options.ladder:
         for tool in tools:
+            if tool.name in (FLOOR, FLOOR_RESTING):
+                continue  # they measure nothing that could be off
             comparison.rungs.append(climb(bench, tool, keep(comparison.ladder)))
     comparison.save(results_path)
     write_page(comparison, bench.folder / "side_by_side.html")
@@ -135,7 +137,8 @@ def _install(
             continue
         comparison.notes[name] = tool.note
         home = environment if environment.is_dir() else Path(sys.prefix)
-        comparison.versions[name] = version_of(home, tool.package)
+        if tool.package:
+            comparison.versions[name] = version_of(home, tool.package)
         tools.append(tool)
     return tools
 

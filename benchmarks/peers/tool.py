@@ -49,6 +49,7 @@ class Reported:
         ttft_connecting_p50_ms: Median with connecting, from a tool that has both.
         ttft_connecting_p99_ms: Its p99.
         zero_gaps: How many are shorter than 0.1 ms, which the server never does.
+        parse_us: CPU time of parsing the JSON of an event once, from a tool that says so.
     """
 
     requests: int | None = None
@@ -60,6 +61,7 @@ class Reported:
     zero_gaps: int | None = None
     ttft_connecting_p50_ms: float | None = None
     ttft_connecting_p99_ms: float | None = None
+    parse_us: float | None = None
 
 
 class Tool(Protocol):
@@ -67,7 +69,7 @@ class Tool(Protocol):
 
     Attributes:
         name: Short name; also that of its environment.
-        package: Distribution whose version is shown.
+        package: Distribution whose version is shown; empty for none.
         note: What a reader of its row must know, or an empty text.
     """
 
