@@ -13,7 +13,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -22,14 +21,13 @@ from benchmarks.accuracy_page import accuracy_text
 from benchmarks.bench_run import Bench, Size, busy_process
 from benchmarks.hub_cache import write_hub_cache
 from benchmarks.ladder import climb
-from benchmarks.machine import describe
+from benchmarks.machine import describe, today
 from benchmarks.page import write_page
 from benchmarks.peers import FLOOR, FLOOR_RESTING, TOOLS, by_name
 from benchmarks.peers.environment import version_of
 from benchmarks.peers.tool import Tool, UnavailableError
 from benchmarks.results import Comparison, Result
 from benchmarks.table import show
-from phasemeter.core.clock import NS_PER_S, PROCESS_ANCHOR, now_ns
 
 ROOT = Path(__file__).parents[1]
 FULL = Size(users=64, requests=256, tokens=100)
@@ -44,7 +42,7 @@ def main() -> int:
     console = Console(stderr=True)
     size = QUICK if options.quick else FULL
     bench = Bench(options.folder, _PACING, *_cores(split=options.cores == "split"), _TIMEOUT_S)
-    comparison = Comparison(_today(), describe(), _settings(size, options.cores))
+    comparison = Comparison(today(), describe(), _settings(size, options.cores))
     tools = _install(bench, options.tools, comparison, console)
     results_path = bench.folder / "results.json"
 
@@ -101,11 +99,6 @@ def _options() -> argparse.Namespace:
 def _cores(*, split: bool) -> tuple[set[int] | None, set[int] | None]:
     cpus = sorted(os.sched_getaffinity(0))
     return ({cpus[0]}, set(cpus[1:])) if split and len(cpus) > 1 else (None, None)
-
-
-def _today() -> str:
-    unix_s = PROCESS_ANCHOR.unix_ns_at(now_ns()) // NS_PER_S
-    return datetime.fromtimestamp(unix_s, UTC).date().isoformat()
 
 
 def _settings(size: Size, cores: str) -> dict[str, object]:

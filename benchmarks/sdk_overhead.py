@@ -1,0 +1,198 @@
+"""What tracing SDKs add to the openai client: CPU a chunk and a stream, and how long the loop is held.
+
+Usage: python -m benchmarks.sdk_overhead [--quick] [--rounds N] [--tools NAME ...] [--json]
+
+Each tool runs in an environment of its own, made at first use. The network is in memory, so that the
+CPU time is the client's alone and every tool does the same reads. All processes stay up and take turns:
+each round asks every one for a block of streams, in turning order. Results: a table, sdk_overhead.json,
+sdk_overhead.html and, unless --quick, docs/comparison.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.comparison_page import write_comparison
+from benchmarks.machine import commit_of, describe, today
+from benchmarks.overhead_page import write_overhead_page
+from benchmarks.peers.environment import version_of
+from benchmarks.peers.tool import UnavailableError
+from benchmarks.sdk_chunk import hot_path_us_per_chunk
+from benchmarks.sdk_costs import Cost, Hold, Overhead, Spread
+from benchmarks.sdk_process import ROOT, SdkProcess, SdkProcessError, sdk_processes
+from benchmarks.sdk_tools import SDK_TOOLS
+from benchmarks.sdk_tools.tool import SdkTool
+from benchmarks.table import UNKNOWN
+
+FEW, MANY = 100, 2000
+HOWS = ("sync", "async")
+_WORKER = "benchmarks.sdk_worker"
+_STREAMS = {FEW: 10, MANY: 1}
+_HELD_STREAMS = {FEW: 9, MANY: 5}
+_WARM_UP_STREAMS = 8
+
+
+def main() -> int:
+    """Measure and report; 0 unless no tool gave figures."""
+    options = _options()
+    console = Console(stderr=True)
+    overhead = Overhead(today(), commit_of(ROOT), describe())
+    tools = install(options.tools, options.folder, overhead, console)
+    logs = options.folder / "logs"
+    results_path = options.folder / "sdk_overhead.json"
+    with sdk_processes(tools, HOWS, logs, module=_WORKER) as processes:
+        alive = _warm_up(processes, overhead, console)
+        for number in range(options.rounds):
+            turn = number % len(alive) if alive else 0
+            _round(alive[turn:] + alive[:turn], number + 1, overhead, console)
+            console.print(f"round {number + 1} of {options.rounds}")
+        _holds(alive, overhead, console)
+    overhead.hot_path_us = hot_path_us_per_chunk()
+    overhead.save(results_path)
+    write_overhead_page(overhead, options.folder / "sdk_overhead.html")
+    if not options.quick and len(options.tools) == len(SDK_TOOLS):
+        write_comparison(options.folder, ROOT / "docs" / "comparison.md")
+    if options.json:
+        print(json.dumps(asdict(overhead)))
+    else:
+        show(overhead, Console(width=None if sys.stdout.isatty() else 150))
+    console.print(f"written: {results_path}, {options.folder / 'sdk_overhead.html'}")
+    return 0 if overhead.costs else 1
+
+
+def install(
+    names: list[str], folder: Path, overhead: Overhead, console: Console
+) -> Mapping[SdkTool, Path]:
+    """Have every tool that can be had; the others are noted with the reason."""
+    tools: dict[SdkTool, Path] = {}
+    for tool in SDK_TOOLS:
+        if tool.name not in names:
+            continue
+        environment = folder / f"sdk-{tool.environment}"
+        try:
+            tool.install(environment)
+        except UnavailableError as fault:
+            overhead.unavailable[tool.name] = str(fault)
+            console.print(f"{tool.name}: {fault}")
+            continue
+        tools[tool] = environment
+        overhead.versions[tool.name] = version_of(environment, tool.package)
+        overhead.notes[tool.name] = tool.note
+        overhead.baselines[tool.name] = tool.baseline
+        if tool.records_chunks:
+            overhead.records_chunks.append(tool.name)
+    return tools
+
+
+def show(overhead: Overhead, console: Console) -> None:
+    """Print the tables."""
+    for how in HOWS:
+        table = Table(
+            "tool",
+            f"added us a chunk\n{FEW} chunks",
+            f"added us a chunk\n{MANY} chunks",
+            "added us\na stream",
+            "of the bare\nclient",
+            title=f"CPU time added to the openai client, {how}",
+        )
+        for name in overhead.tools:
+            few, many = (overhead.added_us(name, how, chunks) for chunks in (FEW, MANY))
+            bare = overhead.bare_us(how, FEW, overhead.baselines[name])
+            split = overhead.fixed_us(name, how, FEW, MANY)
+            table.add_row(
+                name,
+                spread_text(few),
+                spread_text(many),
+                UNKNOWN if split is None else f"{split[1]:,.0f}",
+                UNKNOWN if few is None or bare is None else f"{few.median / bare.median:+.0%}",
+            )
+        console.print(table)
+    table = Table(
+        "tool", f"{FEW} chunks", f"{MANY} chunks", title="loop held at a stream's end, ms of CPU"
+    )
+    for name in overhead.baselines:
+        held = [overhead.hold(name, chunks) for chunks in (FEW, MANY)]
+        table.add_row(name, *(UNKNOWN if one is None else f"{one.end_ms:.2f}" for one in held))
+    console.print(table)
+    if overhead.hot_path_us is not None:
+        console.print(f"hot path of phasemeter: {overhead.hot_path_us:.2f} us a chunk")
+    for name, reason in overhead.unavailable.items():
+        console.print(f"{name}: {reason}")
+
+
+def spread_text(spread: Spread | None) -> str:
+    """Return a median with its quartiles."""
+    if spread is None:
+        return UNKNOWN
+    return f"{spread.median:.1f} ({spread.low:.1f} to {spread.high:.1f})"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [tool.name for tool in SDK_TOOLS]
+    parser.add_argument("--quick", action="store_true", help="3 rounds; docs are left as they are")
+    parser.add_argument("--rounds", type=int, help="by default 12, or 3 with --quick")
+    parser.add_argument("--tools", nargs="+", choices=names, default=names)
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    options = parser.parse_args()
+    options.rounds = options.rounds or (3 if options.quick else 12)
+    options.folder = options.folder.resolve()
+    return options
+
+
+def _warm_up(processes: list[SdkProcess], overhead: Overhead, console: Console) -> list[SdkProcess]:
+    """Let every process import and run once; return those that work."""
+    alive = []
+    for process in processes:
+        try:
+            process.ask("cost", chunks=FEW, streams=_WARM_UP_STREAMS)
+        except SdkProcessError as fault:
+            overhead.unavailable[f"{process.tool.name}, {process.how}"] = str(fault)
+            console.print(f"{process.tool.name}, {process.how}: {fault}")
+            continue
+        alive.append(process)
+    return alive
+
+
+def _round(processes: list[SdkProcess], number: int, overhead: Overhead, console: Console) -> None:
+    for chunks, streams in _STREAMS.items():
+        for process in processes:
+            try:
+                answer = process.ask("cost", chunks=chunks, streams=streams)
+            except SdkProcessError as fault:
+                console.print(f"{process.tool.name}, {process.how}: {fault}")
+                continue
+            cpu_us = answer["cpu_ns"] / 1000 / streams
+            overhead.costs.append(Cost(process.tool.name, process.how, chunks, number, cpu_us))
+
+
+def _holds(processes: list[SdkProcess], overhead: Overhead, console: Console) -> None:
+    for chunks, streams in _HELD_STREAMS.items():
+        for process in processes:
+            if process.how != "async":
+                continue
+            try:
+                held = process.ask("hold", chunks=chunks, streams=streams)
+            except SdkProcessError as fault:
+                console.print(f"{process.tool.name}: {fault}")
+                continue
+            times_ms = (
+                held[name] / 1e6
+                for name in ("end_cpu_ns", "end_cpu_max_ns", "end_wall_ns", "before_cpu_ns")
+            )
+            overhead.holds.append(Hold(process.tool.name, chunks, *times_ms))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
