@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: setup demo test fuzz check engines bench clean
+.PHONY: setup demo test fuzz check engines bench bench-sdk soak clean
 
 $(VENV)/.pip:
 	$(PYTHON) -m venv $(VENV)
@@ -50,6 +50,18 @@ engines: $(VENV)/.dev
 BENCH ?= --quick
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.side_by_side $(BENCH)
+
+# The SDK beside other tracing SDKs, each in an environment of its own (1 GB); writes docs/comparison.md.
+# A first look: make bench-sdk BENCH_SDK=--quick
+BENCH_SDK ?=
+bench-sdk: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.sdk_comparison
+	$(BIN)/python -m benchmarks.sdk_overhead $(BENCH_SDK)
+
+# A million streams one after the other and ten thousand at a time: nothing may stay behind.
+SOAK ?=
+soak: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.sdk_soak $(SOAK)
 
 clean:
 	rm -rf $(VENV) build dist runs .pytest_cache .mypy_cache .ruff_cache

@@ -13,7 +13,9 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -41,11 +43,14 @@ def main() -> int:
     console = Console(stderr=True)
     seen = Seen(today(), commit_of(ROOT))
     for tool, environment in _install(options.tools, options.folder, seen, console).items():
-        for how in HOWS:
-            console.print(f"{tool.name}, {how}")
-            log = options.folder / "logs" / f"scenarios-{tool.environment}-{how}.txt"
-            with SdkProcess(tool, how, environment, log, module=_WORKER) as process:
-                _observe(process, seen, console)
+        console.print(tool.name)
+        # They mostly wait, so the blocking and the async client go side by side.
+        with ThreadPoolExecutor(len(HOWS)) as threads:
+            list(
+                threads.map(
+                    partial(_observe, tool, environment, options.folder, seen, console), HOWS
+                )
+            )
     results_path = options.folder / "sdk_comparison.json"
     seen.save(results_path)
     if set(FULL) <= set(options.tools):
@@ -88,18 +93,22 @@ def _install(
     return tools
 
 
-def _observe(process: SdkProcess, seen: Seen, console: Console) -> None:
-    for scenario in SCENARIOS:
-        if process.how not in scenario.hows:
-            continue
-        try:
-            observed = _scenario(process, scenario)
-        except SdkProcessError as fault:
-            where = f"{process.tool.name}, {process.how}, {scenario.name}"
-            seen.unavailable[where] = str(fault)
-            console.print(f"{where}: {fault}")
-            return
-        seen.add(process.tool.name, process.how, scenario.name, observed)
+def _observe(
+    tool: SdkTool, environment: Path, folder: Path, seen: Seen, console: Console, how: str
+) -> None:
+    log = folder / "logs" / f"scenarios-{tool.name.replace(', ', '-')}-{how}.txt"
+    with SdkProcess(tool, how, environment, log, module=_WORKER) as process:
+        for scenario in SCENARIOS:
+            if how not in scenario.hows:
+                continue
+            try:
+                observed = _scenario(process, scenario)
+            except SdkProcessError as fault:
+                where = f"{tool.name}, {how}, {scenario.name}"
+                seen.unavailable[where] = str(fault)
+                console.print(f"{where}: {fault}")
+                return
+            seen.add(tool.name, how, scenario.name, observed)
 
 
 def _scenario(process: SdkProcess, scenario: Scenario) -> Observed:

@@ -86,8 +86,8 @@ class Observed:
         return cls(
             **{
                 **document,
-                "spans": [SpanSeen(**one) for one in document["spans"]],
-                "metrics": [MetricSeen(**one) for one in document["metrics"]],
+                "spans": tuple(SpanSeen(**one) for one in document["spans"]),
+                "metrics": tuple(MetricSeen(**one) for one in document["metrics"]),
             }
         )
 
