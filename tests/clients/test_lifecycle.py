@@ -52,6 +52,7 @@ class Visit:
         left_ns: When the application was about to leave, None where it stays to the end.
         raised: The exception that came out, as (class, text).
         busy: Connections that were left busy.
+        left_open: The application still holds an open response.
     """
 
     def __init__(self, surface, url, watched, *, is_async, timeout):
@@ -63,6 +64,7 @@ class Visit:
         self.left_ns = None
         self.raised = None
         self.busy = None
+        self.left_open = False
         self.references = []
         self._surface = surface
         self._meter = watched.meter if watched is not None and surface.pulled else None
@@ -111,6 +113,11 @@ class Visit:
 
     async def aclose(self):
         await (getattr(self.stream, "aclose", None) or self.stream.close)()
+
+    def look(self):
+        """Note what is left open."""
+        self.busy = busy_connections(self.client)
+        self.left_open = self.stream is not None and not response_of(self.stream).is_closed
 
     def leave(self):
         """From here on the application is on its way out."""
@@ -330,7 +337,7 @@ EXITS = {
         Outcome.ERROR,
         "timeout",
         at_the_end=False,
-        timeout=0.1,
+        timeout=0.25,
     ),
     "dropped": Exit(hanging, drop, adrop, Outcome.ABANDONED),
     "client-closed": Exit(
@@ -365,7 +372,7 @@ def go(surface, way, mode, watched):
             except BaseException as error:
                 visit.raised = (type(error), str(error))
             visit.check_context()
-            visit.busy = busy_connections(visit.client)
+            visit.look()
             close_client(visit.client)
         else:
             visit = asyncio.run(_go_async(surface, way, server, watched))
@@ -385,7 +392,7 @@ async def _go_async(surface, way, server, watched):
     except BaseException as error:
         visit.raised = (type(error), str(error))
     visit.check_context()
-    visit.busy = busy_connections(visit.client)
+    visit.look()
     await close_client(visit.client)
     return visit
 
@@ -410,6 +417,9 @@ def test_every_way_out(surface, way, mode):
 
     assert visit.raised == bare.raised
     assert visit.busy == bare.busy
+    if bare.left_open:  # by old releases, at an error event; then it ends when it is dropped
+        visit.stream = None
+        gc.collect()
     outcome, error = expected(surface, way, visit.raised and visit.raised[0])
     if error is TRANSPORT_ERROR:
         error = watched.timelines[0].error_type
