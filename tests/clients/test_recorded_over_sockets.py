@@ -3,7 +3,7 @@
 Served with the recording's own reads and pauses; pauses are kept between 10 and 30 ms, so that a busy
 machine does not merge two reads and a silent minute does not take one. Times are compared with those at
 which the server really sent. What the machine's load may spoil (a late read, two reads in one) is tried
-again, a few times.
+again, more slowly each time.
 """
 
 import asyncio
@@ -67,11 +67,11 @@ TIMELESS = (
 )
 
 
-def script(case):
-    """The case's reads for the server."""
+def script(case, slower):
+    """The case's reads for the server, with pauses that many times as long."""
     t_ms, last_ms, reads = 0.0, 0.0, []
     for t_ns, data in case.reads:
-        t_ms += min(max(t_ns / NS_PER_MS - last_ms, SHORTEST_MS), LONGEST_MS)
+        t_ms += slower * min(max(t_ns / NS_PER_MS - last_ms, SHORTEST_MS), LONGEST_MS)
         last_ms = t_ns / NS_PER_MS
         reads.append(ScriptedRead(t_ms, (data,)))
     headers = tuple(one for one in case.headers.items() if one[0] not in OF_THE_SERVER)
@@ -129,11 +129,11 @@ def through_its_client(meter, url, case, *, is_async):
     close_client(client)
 
 
-def measure(case, read, *, is_async):
+def measure(case, read, *, is_async, slower):
     """(what was measured, what the server's own times make of the same reads)."""
     timelines = []
     meter = phasemeter.Meter(sinks=[phasemeter.CallbackSink(timelines.append)])
-    with ScriptedServer(script(case)) as server:
+    with ScriptedServer(script(case, slower)) as server:
         read(meter, server.url, case, is_async=is_async)
         meter.close()
     (measured,) = timelines
@@ -173,8 +173,8 @@ def test_a_recorded_stream_is_measured_over_a_socket_as_replay_measures_it(case,
     if CLIENTS.get(case.dialect.name) in SURFACES and case.name not in UNREADABLE:
         read = through_its_client
     found = ""
-    for _ in range(TRIES):
-        measured, real = measure(case, read, is_async=is_async)
+    for slower in range(1, TRIES + 1):
+        measured, real = measure(case, read, is_async=is_async, slower=slower)
         assert measured.stamp_source == "recv"
         assert measured.dialect == case.dialect.name
         found = differences_of(measured, real)
