@@ -103,7 +103,7 @@ def connecting_within_ttft(timelines: Sequence[Timeline]) -> Detection | None:
     if not sent or len(connecting) < CONNECTING_SHARE * len(sent):
         return None
     spent_ms = [((t.connected_ns or 0) - t.started_ns) / 1e6 for t in connecting]
-    ttfts_ms = [(t.first_token_ns - t.started_ns) / 1e6 for t in sent if t.first_token_ns]
+    ttfts_ms = [(t.events[0].t_ns - t.started_ns) / 1e6 for t in sent if t.events]
     if not ttfts_ms or median(spent_ms) < CONNECTING_TTFT_SHARE * median(ttfts_ms):
         return None
     return Detection(

@@ -62,7 +62,7 @@ def connection_waits_ns(timelines: Iterable[Timeline], *, reused: bool = False) 
         reused: Only those on kept connections.
     """
     return [
-        (one.connected_ns or one.sent_ns) - one.started_ns
+        (one.sent_ns if one.connected_ns is None else one.connected_ns) - one.started_ns
         for one in timelines
         if one.sent_ns is not None and not (reused and one.connected_ns is not None)
     ]

@@ -12,7 +12,8 @@ import click
 def command(*, as_json: bool) -> int:
     """Measure a paced server on this machine at rising load, and compare with what it really sent.
 
-    Takes about 20 seconds. Exit status 3 where not even the lightest load is measured right.
+    Takes about 15 seconds. Shows the clock, how late the load driver is, and the error of its stamps.
+    Exit status 3 where not even the lightest load is measured right.
     """
     from phasemeter.cli.progress import run_progress
     from phasemeter.experiments.run_selfcheck import run_selfcheck
@@ -23,7 +24,7 @@ def command(*, as_json: bool) -> int:
         check = run_selfcheck(progress.show)
     believed = believed_events_per_s(check.steps)
     if as_json:
-        click.echo(json.dumps({**check.to_json(), "believed_events_per_s": believed}, indent=1))
+        click.echo(json.dumps(check.to_json(), indent=1))
     else:
         print_selfcheck(check)
     return 0 if believed is not None else 3

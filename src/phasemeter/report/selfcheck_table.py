@@ -8,7 +8,8 @@ from rich.text import Text
 
 from phasemeter.experiments.run_selfcheck import SelfCheck
 from phasemeter.experiments.selfcheck import believed_events_per_s
-from phasemeter.report.formatting import UNKNOWN
+from phasemeter.report.formatting import UNKNOWN, ms
+from phasemeter.report.health_rows import lag_rows, machine_line
 from phasemeter.report.terminal import plain_console, plain_table
 
 if TYPE_CHECKING:
@@ -21,37 +22,55 @@ _KEY = (
 
 
 def print_selfcheck(check: SelfCheck) -> None:
-    """Print the loads, the errors at each, and up to where figures are believed."""
+    """Print the loads, the errors at each, the driver's lags, and up to where figures are believed."""
     console = plain_console()
-    console.print(_table(check))
+    console.print(_steps(check))
     console.print(Text(_KEY))
+    console.print(_lags(check))
+    drift_us = check.clock_drift_us
+    drift = UNKNOWN if drift_us is None else f"{drift_us:,.1f} us"
+    lines = (
+        machine_line(check.health),
+        f"clock resolution {check.clock_resolution_ns} ns; wall clock set {check.clock_steps} times, "
+        f"drift {drift}; {check.host.get('cores')} cores, {check.host.get('cpu_model') or UNKNOWN}",
+    )
+    for line in filter(None, lines):
+        console.print(Text(line))
     believed = believed_events_per_s(check.steps)
-    stamps = ", ".join(sorted({step.stamp_source for step in check.steps})) or UNKNOWN
-    console.print(Text(f"\nclock steps of {check.clock_resolution_ns} ns; stamps: {stamps}"))
     if believed is None:
-        console.print(Text("not even the lightest load is measured right here", style="bold red"))
+        verdict = Text("\nnot even the lightest load is measured right here", style="bold red")
     else:
-        console.print(
-            Text(f"believed on this machine up to {believed:,.0f} token events per second")
-        )
+        verdict = Text(f"\nbelieved on this machine up to {believed:,.0f} token events per second")
+    console.print(verdict)
 
 
-def _table(check: SelfCheck) -> Table:
+def _steps(check: SelfCheck) -> Table:
     table = plain_table(
         "self-check (times in ms)",
-        ["streams"],
+        ["streams", "stamps"],
         ["events/s", "gap p99", "its error", "ttft error", "lost", "send lag", "verdict"],
     )
-    table.columns[0].no_wrap = True
-    for step in check.steps:
+    for column in table.columns[:2]:
+        column.no_wrap = True
+    for step in (*check.steps, *check.recv_steps):
         table.add_row(
             str(step.streams),
+            step.stamp_source,
             f"{step.events_per_s:,.0f}",
             f"{step.gap_p99_ms:.2f}",
             f"{step.gap_error_ms:+.3f}",
             f"{step.ttft_error_p99_ms:.2f}",
             f"{step.coalesced_share:.2%}",
-            UNKNOWN if step.send_lag_p99_ms is None else f"{step.send_lag_p99_ms:.1f}",
+            ms(step.send_lag_p99_ms),
             "believed" if step.is_believed else "not believed",
         )
+    return table
+
+
+def _lags(check: SelfCheck) -> Table:
+    table = plain_table(
+        "\nthe driver over all of these loads, ms", ["lag", "in words"], ["p50", "p99", "max"]
+    )
+    for name, words, _, p50, p99, longest in lag_rows(check.health):
+        table.add_row(name, words, p50, p99, longest)
     return table
