@@ -125,6 +125,43 @@ def test_a_worker_that_cannot_work_is_told_in_one_line(tmp_path):
         run_plan(tmp_path, plan_of(1), target_at(server.url), headers={})
 
 
+def test_a_run_given_up_before_its_workers_are_ready_leaves_none_behind(tmp_path, monkeypatch):
+    """The order to begin never comes; the workers end all the same, and write that they did."""
+
+    def interrupted(crew, deadline_ns):
+        crew._listen()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("phasemeter.load.launch._Crew.await_ready", interrupted)
+    run_folder.write_manifest(tmp_path, "load", {"target": {}})
+    with ScriptedServer(ANSWER) as server:
+        begun_ns = time.monotonic_ns()
+        with pytest.raises(KeyboardInterrupt):
+            run_plan(tmp_path, plan_of(10), target_at(server.url), headers={})
+        assert server.served == []
+
+    assert time.monotonic_ns() - begun_ns < 8e9  # a worker that hangs is killed only after 10 s
+
+
+def test_requests_leave_on_time_however_slowly_a_worker_starts(tmp_path, monkeypatch):
+    """The plan's origin is set when the workers are ready, not when they are started."""
+    monkeypatch.setenv(
+        "PYTHONPATH", f"{tmp_path / 'slow'}{os.pathsep}{os.environ.get('PYTHONPATH')}"
+    )
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "sitecustomize.py").write_text("import time\ntime.sleep(1.5)\n")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    run_folder.write_manifest(folder, "load", {"target": {}})
+    with ScriptedServer(ANSWER) as server:
+        run_plan(folder, plan_of(3), target_at(server.url), headers={})
+
+    first = min(
+        timeline.started_ns - timeline.intended_ns for timeline in load_run(folder).timelines
+    )
+    assert first < 1e9
+
+
 @pytest.fixture
 def running(tmp_path):
     """A run in a process of its own, well under way; (process, folder)."""

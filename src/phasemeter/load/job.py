@@ -22,7 +22,6 @@ class Job:
         plan: The plan.
         target: Where requests go.
         salt: Unique to this carrying-out of the plan.
-        t0_ns: Monotonic time of the plan's origin.
         timeout_s: Time limit of one request.
         cpu: CPU that the worker keeps to, or None for any.
         headers: Extra request headers; may hold a key, so they are kept out of `repr`.
@@ -35,7 +34,6 @@ class Job:
     plan: Plan
     target: Target
     salt: str
-    t0_ns: int
     timeout_s: float
     cpu: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -22,7 +22,9 @@ from phasemeter.load.job import Job, Progress
 from phasemeter.load.plan import Plan
 from phasemeter.load.target import Target
 
-_START_UP_NS = 700 * NS_PER_MS
+_READY_NS = 60 * NS_PER_S
+# From the order to begin to the plan's origin: the first requests are prepared meanwhile.
+_LEAD_NS = 200 * NS_PER_MS
 _STOP_S = 10.0
 _STOPPED = 130
 # The driver ends by itself at the end of the drain; this much later it is taken for hung.
@@ -81,7 +83,6 @@ def run_plan(
         KeyboardInterrupt: After SIGINT or SIGTERM, when the workers have written what they had.
         WorkerFailedError: If a worker failed; the others are stopped first.
     """
-    t0_ns = now_ns() + _START_UP_NS
     salt = uuid.uuid4().hex[:12]
     crew = _Crew()
     previous = signal.signal(signal.SIGTERM, _raise_interrupt)
@@ -95,12 +96,14 @@ def run_plan(
                 plan=plan,
                 target=target,
                 salt=salt,
-                t0_ns=t0_ns,
                 timeout_s=timeout_s,
                 cpu=cpus[number] if cpus else None,
                 headers=headers,
             )
             crew.start(job)
+        crew.await_ready(now_ns() + _READY_NS)
+        t0_ns = now_ns() + _LEAD_NS
+        crew.begin(t0_ns)
         deadline_ns = t0_ns + round((plan.duration_s + plan.drain_s + _GRACE_S) * NS_PER_S)
         crew.follow(deadline_ns, lambda sums: on_progress((now_ns() - t0_ns) / NS_PER_S, sums))
     finally:
@@ -121,6 +124,7 @@ class _Crew:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._totals: dict[int, Progress] = {}
         self._rests: dict[int, bytes] = {}
+        self._selector = selectors.DefaultSelector()
 
     def start(self, job: Job) -> None:
         # A session of its own keeps a Ctrl-C at the terminal from reaching the workers past us.
@@ -133,34 +137,54 @@ class _Crew:
         )
         self._processes.append(process)
         assert process.stdin is not None
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        self._selector.register(process.stdout, selectors.EVENT_READ, process)
         with suppress(BrokenPipeError):  # it died at once; its exit status tells below
             process.stdin.write(pickle.dumps(job))
-            process.stdin.close()
+            process.stdin.flush()
+
+    def await_ready(self, deadline_ns: int) -> None:
+        """Wait until every worker has said that it can begin: a busy machine starts them slowly."""
+        while len(self._totals) < len(self._processes):
+            self._listen()
+            if now_ns() > deadline_ns:
+                msg = "a load worker did not get ready in time; the machine may be overloaded"
+                raise WorkerFailedError(msg)
+
+    def begin(self, t0_ns: int) -> None:
+        """Tell every worker the plan's origin."""
+        for process in self._processes:
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):
+                process.stdin.write(b"%d\n" % t0_ns)
+                process.stdin.close()
 
     def follow(self, deadline_ns: int, on_progress: Callable[[Progress], None]) -> None:
-        with selectors.DefaultSelector() as selector:
-            for process in self._processes:
-                assert process.stdout is not None
-                os.set_blocking(process.stdout.fileno(), False)
-                selector.register(process.stdout, selectors.EVENT_READ, process)
-            while selector.get_map():
-                for key, _ in selector.select(0.2):
-                    process = key.data
-                    data = process.stdout.read()
-                    if data:
-                        self._take(process.pid, data)
-                    elif data == b"":
-                        selector.unregister(process.stdout)
-                        self._check(process)
-                on_progress(self._sum())
-                if now_ns() > deadline_ns:
-                    msg = "a worker did not end in time and was stopped; its records are kept"
-                    raise WorkerFailedError(msg)
+        while self._selector.get_map():
+            self._listen()
+            on_progress(self._sum())
+            if now_ns() > deadline_ns:
+                msg = "a worker did not end in time and was stopped; its records are kept"
+                raise WorkerFailedError(msg)
+
+    def _listen(self) -> None:
+        for key, _ in self._selector.select(0.2):
+            process = key.data
+            data = process.stdout.read()
+            if data:
+                self._take(process.pid, data)
+            elif data == b"":
+                self._selector.unregister(process.stdout)
+                self._check(process)
 
     def stop(self) -> None:
         """End what still runs: interrupt, wait, kill. Bounded."""
         running = [process for process in self._processes if process.poll() is None]
         for process in running:
+            assert process.stdin is not None
+            with suppress(OSError):
+                process.stdin.close()  # what still waits for the order to begin ends by this
             process.send_signal(signal.SIGINT)
         for process in running:
             try:
@@ -168,6 +192,7 @@ class _Crew:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        self._selector.close()
         for process in self._processes:
             for pipe in (process.stdin, process.stdout, process.stderr):
                 if pipe is not None:

@@ -1,8 +1,9 @@
 """A worker process: carries out its share of a plan and writes its record file.
 
-Started as `python -m phasemeter.load.worker` with a pickled `Job` on standard input; it prints running
-totals as JSON lines. It stops on SIGINT or SIGTERM, and when its parent is gone: what is in flight is
-cancelled and recorded, the files are flushed.
+Started as `python -m phasemeter.load.worker` with a pickled `Job` on standard input. It prints running
+totals as JSON lines; after the first, which says that it is ready, it waits for a line with the plan's
+origin. It stops on SIGINT or SIGTERM, and when its parent is gone: what is in flight is cancelled and
+recorded, the files are flushed.
 """
 
 from __future__ import annotations
@@ -52,12 +53,19 @@ class Worker:
         )
 
     def run(self) -> bool:
-        """Run to the end of the plan; False when it was stopped before."""
+        """Say that it is ready, wait for the plan's origin, and run to the end of the plan.
+
+        Returns:
+            False when it was stopped before the end.
+        """
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGTERM, self._on_signal)
+        self._report_progress()
+        told = sys.stdin.buffer.readline()
         use = ProcessUse()
         try:
-            done = self._driver.run(self._job.t0_ns, self._should_stop)
+            # Nothing is told where the run has been given up; the driver then stops at its first look.
+            done = self._driver.run(int(told or 0), self._should_stop if told else lambda: True)
             self._append_self_report(use, "done" if done else "interrupted")
         finally:
             self._records.close()
