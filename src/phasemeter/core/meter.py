@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from types import MappingProxyType
 
@@ -301,12 +302,16 @@ class _Understood:
         self.model: str | None = None
         self.server: dict[str, float] = {}
         self._usage = Usage()
+        self._running_total: int | None = None  # newer than the one in `_usage`
         self._totals: dict[int, int] = {}  # running totals, by index of the token event
         self._crowded: set[int] = set()  # indexes of token events that shared an event with others
 
     @property
     def usage(self) -> Usage:
         """Counts told so far."""
+        if self._running_total is not None:
+            self._usage = replace(self._usage, output_tokens=self._running_total)
+            self._running_total = None
         return self._usage
 
     def take(self, event: DecodedEvent, t_ns: int, read: int) -> None:
@@ -321,7 +326,7 @@ class _Understood:
                 self._totals[len(self.tokens) - 1] = event.running_output_tokens
         self.choices.update(event.choices)
         if event.usage is not None:
-            self._usage = _merged(self._usage, event.usage)
+            self._usage = _merged(self.usage, event.usage)
         if event.finish_reason:
             self.finish_reason = event.finish_reason
         if event.terminal:
@@ -340,11 +345,7 @@ class _Understood:
         last = self.tokens[-1]
         self.tokens.append(TokenEvent(t_ns, last.kind, last.tokens, read))
         if total is not None:
-            self._totals[len(self.tokens) - 1] = total
-            told = self._usage
-            self._usage = Usage(
-                told.input_tokens, told.cached_input_tokens, total, told.reasoning_tokens
-            )
+            self._totals[len(self.tokens) - 1] = self._running_total = total
 
     def token_events(self, limited_reads: Collection[int]) -> tuple[TokenEvent, ...]:
         """Token events with their counts; running totals are used for single-choice streams."""
@@ -361,12 +362,12 @@ class _Understood:
     def _counted(self) -> list[TokenEvent]:
         events = list(self.tokens)
         before = 0
-        for index in range(len(events)):
+        for index, (t_ns, kind, tokens, read, limited) in enumerate(self.tokens):
             total = self._totals.get(index)
             if total is None:
                 break
-            if events[index].tokens is None and total > before and index not in self._crowded:
-                events[index] = events[index]._replace(tokens=total - before)
+            if tokens is None and total > before and index not in self._crowded:
+                events[index] = TokenEvent(t_ns, kind, total - before, read, limited)
             before = total
         return events
 
