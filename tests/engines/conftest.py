@@ -40,8 +40,8 @@ def eventually():
 
 @pytest.fixture(scope="session")
 def lab():
-    """A running lab engine of the small size."""
-    with start_engines([EngineConfig(model_size="tiny", exit_with_parent=True)]) as (engine,):
+    """A running lab engine of the real size."""
+    with start_engines([EngineConfig(exit_with_parent=True)]) as (engine,):
         yield engine
 
 

@@ -77,8 +77,10 @@ def traced(lab, phoenix):
 
 @pytest.fixture(scope="module")
 def spans(traced, phoenix, eventually):
-    """All of them: three a streamed answer, two of the refused one, and the application's."""
-    expected = 3 * (REQUESTS + 2) + 2 + REQUESTS + 2
+    """All of them: a request's, its phases', and the application's."""
+    decoded = sum(timeline.decode_s is not None for timeline in traced.timelines)
+    assert decoded  # else there is little to see
+    expected = 2 * len(traced.timelines) + decoded + REQUESTS + 2
     found = eventually(lambda: spans if len(spans := phoenix.spans()) >= expected else None)
     assert len(found) == expected, sorted(span.name for span in found)
     return found
@@ -103,34 +105,39 @@ def test_a_request_is_one_tree_under_the_callers_span(traced, spans, number):
 
     request, phases = under(spans, f"handle {number}")
 
-    assert set(phases) == {"prefill", "decode"}
-    prefill, decode = phases["prefill"], phases["decode"]
-    assert {request.trace_id} == {prefill.trace_id, decode.trace_id}
-    assert not children(spans, prefill)
-    assert not children(spans, decode)
+    assert {request.trace_id} == {phase.trace_id for phase in phases.values()}
+    assert not any(children(spans, phase) for phase in phases.values())
+    whole_s = (timeline.ended_ns - timeline.started_ns) / 1e9
+    assert request.seconds == pytest.approx(whole_s, abs=ROUNDING_S)
+    prefill = phases["prefill"]
     assert prefill.start == request.start
+    assert prefill.seconds == pytest.approx(timeline.prefill_s, abs=ROUNDING_S)
+    if timeline.decode_s is None:  # a loaded machine: all tokens came in one read
+        assert set(phases) == {"prefill"}
+        return
+    assert set(phases) == {"prefill", "decode"}
+    decode = phases["decode"]
     assert prefill.end == decode.start
     assert decode.end <= request.end
-    assert prefill.seconds == pytest.approx(timeline.prefill_s, abs=ROUNDING_S)
     assert decode.seconds == pytest.approx(timeline.decode_s, abs=ROUNDING_S)
     last_s = (timeline.last_token_ns - timeline.started_ns) / 1e9
     assert prefill.seconds + decode.seconds == pytest.approx(last_s, abs=2 * ROUNDING_S)
-    whole_s = (timeline.ended_ns - timeline.started_ns) / 1e9
-    assert request.seconds == pytest.approx(whole_s, abs=ROUNDING_S)
 
 
 def test_a_request_without_a_caller_is_a_tree_of_its_own(spans):
     (root,) = (span for span in spans if span.parent_id is None and span.name == "chat lab")
 
-    assert set(children(spans, root)) == {"prefill", "decode"}
+    phases = children(spans, root)
+    assert phases.keys() - {"decode"} == {"prefill"}
     assert root.attributes["phasemeter.tag.feature"] == "alone"
-    assert sum(span.trace_id == root.trace_id for span in spans) == 3
+    assert sum(span.trace_id == root.trace_id for span in spans) == 1 + len(phases)
 
 
 def test_attributes_are_those_of_the_conventions_and_ours(traced, spans):
-    timeline = traced.timelines[0]
+    answered = enumerate(traced.timelines[:REQUESTS])
+    number, timeline = next(one for one in answered if one[1].decode_s is not None)
 
-    request, phases = under(spans, "handle 0")
+    request, phases = under(spans, f"handle {number}")
 
     told = request.attributes
     assert told["gen_ai.operation.name"] == "chat"
@@ -155,7 +162,7 @@ def test_a_closed_stream_is_no_error_and_a_refused_request_is(traced, spans):
     assert traced.timelines[-2].outcome is Outcome.CANCELLED
     assert closed.status == "UNSET"
     assert closed.attributes["phasemeter.outcome"] == "cancelled"
-    assert "decode" in closed_phases
+    assert "prefill" in closed_phases
     assert traced.timelines[-1].outcome is Outcome.ERROR
     assert refused.status == "ERROR"
     assert refused.attributes["error.type"]

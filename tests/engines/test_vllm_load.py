@@ -29,7 +29,7 @@ def counted(server, before):
 
 
 @pytest.mark.parametrize("api", ["completions", "chat"])
-def test_a_load_run_counts_what_the_server_counted(vllm, tmp_path, api):
+def test_a_load_run_counts_what_the_server_counted(vllm, tmp_path, api, capsys):
     folder = tmp_path / "run"
     before = vllm.counters()
 
@@ -64,6 +64,12 @@ def test_a_load_run_counts_what_the_server_counted(vllm, tmp_path, api):
     for timeline in timelines:
         told_ms = timeline.server["queue_time_ms"] + timeline.server["time_to_first_token_ms"]
         assert timeline.prefill_s * 1e3 >= told_ms
+    with capsys.disabled():
+        ttft, gap = (document["metrics"][name] for name in ("ttft", "gap"))
+        print(
+            f"\nvLLM, {api}, 4 users: {document['validity']['verdict']}, "
+            f"ttft p50 {ttft['p50']:.0f} ms, gap p50 {gap['p50']:.1f} and p99 {gap['p99']:.0f} ms"
+        )
 
 
 def test_a_load_run_reports_again_from_its_folder(vllm, tmp_path):

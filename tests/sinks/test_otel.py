@@ -122,6 +122,20 @@ def test_reasoning_before_the_answer_is_a_child_of_decode():
     assert reasoning.end_time == decode.end_time  # the answer's first token is also the last
 
 
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_a_decode_phase_of_unknown_length_has_no_span(tokens):
+    """All tokens came in one read: a span of length 0 would say that it is known."""
+    telemetry = Telemetry()
+    info = request()
+    t_ns = info.started_ns + 40 * MS
+    events = tuple(TokenEvent(t_ns, "reasoning", 1, 1) for _ in range(tokens))
+
+    telemetry.run(info, events=events)
+
+    assert set(telemetry.spans) == {"chat m", "prefill"}
+    assert telemetry.spans["prefill"].end_time - telemetry.spans["prefill"].start_time == 40 * MS
+
+
 def test_without_tokens_there_is_only_prefill_ended_with_the_parent():
     """An error before the first token: both in error, with the same end."""
     telemetry = Telemetry()

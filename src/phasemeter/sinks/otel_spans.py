@@ -58,6 +58,10 @@ def _emit_phases(tracer: trace.Tracer, timeline: Timeline, parent: Context) -> N
         prefill.end(_unix_ns(timeline.ended_ns))
         return
     _phase(tracer, names.PREFILL_SPAN, timeline.started_ns, parent).end(_unix_ns(first_ns))
+    if (
+        timeline.decode_ns is None
+    ):  # all tokens came in one read: a span of length 0 would be untrue
+        return
     decode = _phase(tracer, names.DECODE_SPAN, first_ns, parent)
     reasoning_end_ns = _reasoning_end_ns(timeline)
     if reasoning_end_ns is not None:
