@@ -18,7 +18,7 @@ ERRORS = {
     "gap_max_error_ms": "gap_max_ms",
 }
 COSTS = (
-    *("zero_gaps", "cpu_us_per_event", "waits_per_event", "parse_us"),
+    *("zero_gaps", "cpu_us_per_event", "waits_per_event", "parse_us", "reading_us"),
     *("cpu_s", "around_s", "peak_rss_mb"),
 )
 
@@ -73,6 +73,7 @@ class Result:
             else self.load_waits / truth.token_events
         )
         figures["parse_us"] = None if self.reported is None else self.reported.parse_us
+        figures["reading_us"] = None if self.reported is None else self.reported.reading_us
         figures["cpu_s"] = self.cpu_s
         figures["around_s"] = (
             None if truth is None or self.wall_s is None else self.wall_s - truth.load_s

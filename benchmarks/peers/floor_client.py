@@ -120,6 +120,7 @@ def main() -> None:
         "gaps_ms": gaps_ms,
         "gap_p99_ms": statistics.quantiles(gaps_ms, n=100, method="inclusive")[98],
         "gap_max_ms": max(gaps_ms),
+        "a_response": [(t_ns, data.decode("latin-1")) for t_ns, data in done[0]],
         "parse_us": _parse_us(done, len(done) * options.tokens),
     }
     options.out.write_text(json.dumps(document))

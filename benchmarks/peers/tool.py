@@ -50,6 +50,7 @@ class Reported:
         ttft_connecting_p99_ms: Its p99.
         zero_gaps: How many are shorter than 0.1 ms, which the server never does.
         parse_us: CPU time of parsing the JSON of an event once, from a tool that says so.
+        reading_us: CPU time of phasemeter's reading of an event's bytes, likewise.
     """
 
     requests: int | None = None
@@ -62,6 +63,7 @@ class Reported:
     ttft_connecting_p50_ms: float | None = None
     ttft_connecting_p99_ms: float | None = None
     parse_us: float | None = None
+    reading_us: float | None = None
 
 
 class Tool(Protocol):

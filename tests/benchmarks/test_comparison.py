@@ -160,11 +160,11 @@ def test_the_document_says_what_was_measured():
 
 
 def with_floors(floor_s, resting_s):
-    """30 us a token for the aiohttp loop; parsing takes 4 us."""
+    """30 us a token for the aiohttp loop; reading takes 5 us."""
     one = comparison()
     one.rounds.append(result("aiohttp-loop", load_cpu_s=0.03, gap_p99_ms=23.0, load_waits=60.0))
     one.rounds = [run for run in one.rounds if run.tool != "aiohttp-loop" or run.load_waits]
-    parsed = Reported(parse_us=4.0)
+    parsed = Reported(parse_us=4.0, reading_us=5.0)
     for name, cpu_s in (("epoll-floor", floor_s), ("epoll-floor-1ms", resting_s)):
         one.rounds.append(
             Result(name, 64, 1, None, truth(), parsed, load_cpu_s=cpu_s, load_waits=500.0)
@@ -173,13 +173,20 @@ def with_floors(floor_s, resting_s):
 
 
 def test_a_floor_above_the_budget_proves_that_it_cannot_be_met():
-    text = accuracy_text(with_floors(0.014, 0.010))
+    text = accuracy_text(with_floors(0.014, 0.012))
 
     assert "| aiohttp-loop | 30.0 | 0.06 | 1.000 |" in text
     assert "| epoll-floor | 14.0 | 0.50 | \u2013 |" in text
-    assert "Together these are 18.0 us; half of the aiohttp loop's is 15.0 us, which no" in text
-    assert "takes 10.0 us, with the parsing 14.0 us, which leaves room." in text
+    assert "together are 19.0 us, half of the aiohttp loop's is 15.0 us: the budget cannot" in text
+    assert "The other 21.0 of phasemeter's 40.0 us" in text
+    assert "takes the floor to 12.0 us" in text
     assert "without any pause: 40 us at 16, 40 us at 32 streams." in text
+
+
+def test_a_floor_below_the_budget_says_what_is_left():
+    text = accuracy_text(with_floors(0.008, 0.008))
+
+    assert "all of the loop would have to cost 2.0 us a token" in text
 
 
 def test_without_its_figures_nothing_is_said_of_the_floor():
@@ -196,6 +203,7 @@ def test_the_floor_reads_everything_and_nothing_else(tmp_path):
     assert (one.reported.requests, one.truth.token_events) == (12, 120)
     assert one.reported.gaps <= 108
     assert one.reported.parse_us > 0
+    assert one.reported.reading_us > 0
     assert one.load_waits is None or one.load_waits > 0
 
 
