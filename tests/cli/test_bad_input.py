@@ -63,6 +63,7 @@ LOAD = ("load", "http://127.0.0.1:9/v1", "--users", "2", "--duration", "1s")
         (("load", "http://127.0.0.1:9/v1", "--users", "0"), ("--users", "0")),
         ((*LOAD[:-1], "soon"), ("--duration", "'soon'", "60s")),
         ((*LOAD, "--stamps", "yield"), ("--stamps", "yield", "recv")),
+        ((*LOAD, "--calibrated-by", "no-such-run"), ("no-such-run", "is not there")),
         ((*LOAD, "--workers", "256", "--pin"), ("--pin", "256 workers")),
         (("load", "http+unix://relative.sock/v1", *LOAD[2:]), ("URL", "%2Fpath%2Fof%2Fsocket")),
         (("load", "http+unix:///run/a.sock", *LOAD[2:]), ("URL", "http+unix://%2F")),

@@ -83,6 +83,25 @@ class _Load:
         return max(by_time, by_requests)
 
 
+def _ttft_curve(calibration: Path) -> dict[str, float]:
+    """Return the curve of a calibrating run, for the manifest.
+
+    Raises:
+        UsageError: If the run cannot be read, or gives no curve.
+    """
+    from phasemeter.analysis.records import load_run
+    from phasemeter.analysis.ttft_curve import fit_ttft_curve
+
+    curve = fit_ttft_curve(load_run(calibration).timelines)
+    if curve is None:
+        msg = (
+            f"--calibrated-by: {calibration} gives no curve of ttft_wire over the prompt; accepted: a "
+            "run with prompts of two lengths or more whose server tells their tokens"
+        )
+        raise UsageError(msg)
+    return curve.to_json()
+
+
 @click.command("load")
 @click.argument("url")
 @click.option("--model", help="Model to ask for; by default the only one the server lists.")
@@ -130,6 +149,14 @@ class _Load:
 @click.option(
     "--gpus", type=click.IntRange(min=1), help="Accelerators behind the URL, for the report."
 )
+@click.option(
+    "--calibrated-by",
+    "calibration",
+    metavar="RUN",
+    type=click.Path(path_type=Path),
+    help="A run with prompts of several lengths, new to the idle server: first tokens that come far "
+    "sooner than in it are reported as cached.",
+)
 @STAMPS_OPTION
 @INSECURE_OPTION
 @HEADER_OPTION
@@ -151,6 +178,7 @@ def command(
     workers: int,
     seed: int,
     gpus: int | None,
+    calibration: Path | None,
     stamps: StampChoice,
     headers: tuple[str, ...],
     api_key_env: str | None,
@@ -176,6 +204,7 @@ def command(
     plan = load.plan()
     cpus = cpus_for(workers) if pin else []
     extra = read_headers(headers, api_key_env)
+    about = {} if calibration is None else {"ttft_curve": _ttft_curve(calibration)}
     target = find_target(
         [url],
         topology="single",
@@ -200,6 +229,7 @@ def command(
                 on_progress=lambda elapsed_s, sums: progress.show(
                     load.share_done(elapsed_s, sums.ok + sums.failed), "load", sums
                 ),
+                about=about,
             )
     except (KeyboardInterrupt, WorkerFailedError):
         show_report(folder, as_json=as_json)  # what was measured until then
