@@ -10,6 +10,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.cpu_section import cpu_section
+from benchmarks.ladder import LIMIT_MS, USERS
 from benchmarks.peers import FLOOR, FLOOR_RESTING, YARDSTICK
 from benchmarks.results import ERRORS, Comparison, Result, by_tool, summarise
 from benchmarks.table import COLUMNS, UNKNOWN, cell
@@ -17,6 +18,8 @@ from benchmarks.truth_figures import Span
 
 _OURS = "phasemeter"
 _RESOLUTION_MS = 0.01
+_LADDER_PEERS = ("aiperf", "vllm-bench")
+_LADDER_TIMES = 5
 
 
 def accuracy_text(comparison: Comparison) -> str:
@@ -26,7 +29,7 @@ def accuracy_text(comparison: Comparison) -> str:
         parts.append(_busy(comparison))
     if comparison.rungs:
         parts.append(_ladder(comparison))
-    parts += [_budgets(comparison), *cpu_section(comparison), _method(comparison)]
+    parts += [_budgets(comparison), *cpu_section(comparison), _validity(), _method(comparison)]
     return "\n".join(parts)
 
 
@@ -179,7 +182,39 @@ def _budgets(comparison: Comparison) -> str:
     for what, value, budget, unit in rows:
         met = UNKNOWN if value is None or budget is None else "yes" if value <= budget else "**no**"
         lines.append(f"| {what} | {cell(value, 3)} {unit} | {cell(budget, 3)} {unit} | {met} |")
+    lines += _ladder_budgets(comparison)
     return "\n".join(lines) + "\n"
+
+
+def _ladder_budgets(comparison: Comparison) -> list[str]:
+    """Return a row for each peer that the highest load is to exceed so many times."""
+    highest = {rung.tool: rung.users for rung in comparison.rungs}
+    ours = highest.get(_OURS)
+    rows = []
+    for name in _LADDER_PEERS:
+        if name not in highest or ours is None:
+            continue
+        theirs = highest[name]
+        # A tool that fails at the lowest step has no load of its own to divide by.
+        ratio = None if theirs is None else ours / theirs
+        met = "yes" if ratio is None or ratio >= _LADDER_TIMES else "**no**"
+        said = f"more than {ours / USERS[0]:,.0f}" if ratio is None else f"{ratio:,.1f}"
+        rows.append(
+            f"| highest load with gap p99 within {LIMIT_MS:g} ms, against {name} | {said} times | at "
+            f"least {_LADDER_TIMES} times | {met} |"
+        )
+    return rows
+
+
+def _validity() -> str:
+    return """## Runs that cannot be believed
+
+Every phasemeter run says whether it can be believed, from its own lags and its machine's (docs/load.md has the rules); an invalid one exits with status 3. To see that, and that it does not cry wolf:
+
+- `python -m benchmarks.starved_client` takes the client's core away: with user-space stamps the run must call itself invalid, with kernel stamps it must be valid and its gap p99 within 0.2 ms of the server's.
+- `python -m benchmarks.false_alarms --runs 20` counts what is said against runs in which nothing is wrong.
+- `phasemeter selfcheck` says in 15 s up to which load this machine's figures are right.
+"""
 
 
 def _method(comparison: Comparison) -> str:

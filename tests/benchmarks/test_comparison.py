@@ -159,6 +159,20 @@ def test_the_document_says_what_was_measured():
     assert "`ttft`, which contains connecting, was 3.00 ms above the truth at p99" in text
 
 
+def test_the_highest_load_is_compared_with_that_of_the_peers():
+    """1,024 streams are 64 times 16 and 4 times 256; one that fails at 16 has no figure."""
+    one = comparison()
+    one.rungs = [Rung("phasemeter", 1024, None, "the ladder ended"), Rung("aiperf", 16, 32, "off")]
+    one.rungs.append(Rung("vllm-bench", 256, 384, "off"))
+    row = "| highest load with gap p99 within 1 ms, against {} | {} times | at least 5 times | {} |"
+
+    assert row.format("aiperf", "64.0", "yes") in accuracy_text(one)
+    assert row.format("vllm-bench", "4.0", "**no**") in accuracy_text(one)
+    one.rungs[1] = Rung("aiperf", None, 16, "off")
+    assert row.format("aiperf", "more than 64", "yes") in accuracy_text(one)
+    assert "against aiperf" not in accuracy_text(comparison())
+
+
 def with_floors(floor_s, resting_s):
     """30 us a token for the aiohttp loop; reading takes 5 us."""
     one = comparison()
