@@ -27,8 +27,8 @@ from phasemeter.testing.truth.launch import running_truth_server
 from phasemeter.testing.truth.log import read_truth
 
 GAP_ERROR_BUDGET_MS = 0.2
-_PACING = "ttft_ms=100,gap_ms=50"
-_USERS, _REQUESTS, _TOKENS = 8, 32, 40
+_PACING = "ttft_ms=100,gap_ms=25"
+_USERS, _REQUESTS, _TOKENS = 8, 32, 60
 _TIMEOUT_S = 120
 
 
