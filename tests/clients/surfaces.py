@@ -32,7 +32,7 @@ FAMILIES = {module.__name__: module for module in _installed("httpx", "httpx2")}
 @cache
 def family_of(package):
     """The HTTP library that a client library stands on."""
-    needs = [one.split(";")[0].split()[0] for one in requires(package) or ()]
+    needs = [one for one in requires(package) or () if "extra ==" not in one]
     return FAMILIES["httpx2" if any(one.startswith("httpx2") for one in needs) else "httpx"]
 
 

@@ -2,7 +2,6 @@
 
 import gc
 import inspect
-from types import SimpleNamespace
 
 import pytest
 
@@ -198,34 +197,6 @@ def test_an_empty_source_is_empty(meter):
     assert (stream.timeline.outcome, stream.timeline.error_type) == (Outcome.EMPTY, None)
 
 
-def chunk(content=None, finish=None, **delta):
-    fields = SimpleNamespace(content=content, **delta)
-    choice = SimpleNamespace(index=0, delta=fields, finish_reason=finish)
-    return SimpleNamespace(object="chat.completion.chunk", model="s", choices=[choice], usage=None)
-
-
-@pytest.mark.parametrize(
-    ("items", "kinds"),
-    [
-        (["a", "", b"b", b""], ["content", "content"]),
-        ([{"text": "a"}, {"text": ""}, {"content": "b"}], ["content", "content"]),
-        ([SimpleNamespace(text="a"), SimpleNamespace(content=None), 7], ["content"]),
-        (
-            [chunk(""), chunk(reasoning_content="r"), chunk("a"), chunk(finish="stop")],
-            ["reasoning", "content"],
-        ),
-        ([{"choices": [{"text": "a", "finish_reason": "length"}]}], ["content"]),
-    ],
-)
-def test_what_an_item_is_by_default(items, kinds, clock, meter):
-    """Text and bytes, objects with text, openai-like chunks; else no token."""
-    stream = meter.time_stream(paced(clock, items))
-
-    assert list(stream) == items
-    assert [event.kind for event in stream.timeline.events] == kinds
-    assert stream.timeline.outcome is Outcome.OK
-
-
 def test_kind_of_decides_alone(clock, meter):
     """None means no token."""
     kinds = {"a": "reasoning", "b": None, "c": "tool_call"}
@@ -233,14 +204,6 @@ def test_kind_of_decides_alone(clock, meter):
     list(stream)
 
     assert [event.kind for event in stream.timeline.events] == ["reasoning", "tool_call"]
-
-
-def test_chunks_without_a_finish_reason_are_truncated(clock, meter):
-    """A chunked answer says when it is complete."""
-    stream = meter.time_stream(paced(clock, [chunk("a"), chunk("b")]))
-    list(stream)
-
-    assert stream.timeline.outcome is Outcome.TRUNCATED
 
 
 def test_what_cannot_be_iterated_is_refused(meter):

@@ -141,8 +141,9 @@ class Wire:
         return [ScriptedRead(t_ms, (data,)) for t_ms, data in zip(times, events, strict=True)]
 
 
-def _whole_of(events):
-    return json.loads(events[-1].partition(b"data: ")[2])
+def document_of(event):
+    """The JSON document of one server-sent event."""
+    return json.loads(event.partition(b"data: ")[2])
 
 
 _FLAT_ERROR = b'data: {"error":{"message":"no","type":"server_error","code":null}}\n\n'
@@ -188,7 +189,7 @@ RESPONSES = Wire(
         b'"sequence_number":9}\n\n'
     ),
     error_type="server_error",
-    whole=_whole_of(_responses())["response"],
+    whole=document_of(_responses()[-1])["response"],
 )
 MESSAGES = Wire(
     "anthropic.messages",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from phasemeter.clients.items import KindOf, event_of
+from phasemeter.clients.items import ItemReader, KindOf
 from phasemeter.core.consumer import Consumer
 from phasemeter.core.decoding import DecodedEvent, Decoder
 from phasemeter.core.errors import guard
@@ -63,14 +63,13 @@ class PulledStream:
         self._recorder = recorder
         self._model = model
         self._dialect = _ItemDialect(operation)
-        self._kind_of = kind_of
+        self._reader = ItemReader(kind_of)
         self._meter: StreamMeter | None = None
         self._state: object = None
         self._claims = [True]
         self._last_ns = 0
         self._consumer = Consumer()
         self._pulls = 0
-        self._needs_finish = False
         self._finish_seen = False
         self._loop: AbstractEventLoop | None = None
 
@@ -98,9 +97,9 @@ class PulledStream:
         self._pulls += 1
         if self._meter is not None:
             with guard("reading an item"):
-                event = event_of(item, self._kind_of)
-                self._needs_finish = self._needs_finish or bool(event.model and event.choices)
-                self._finish_seen = self._finish_seen or event.finish_reason is not None
+                event = self._reader.event_of(item)
+                is_last = event.terminal or event.finish_reason is not None
+                self._finish_seen = self._finish_seen or is_last
                 self._dialect.events.append(event)
                 self._meter.on_read(self._last_ns, _MARK)
         self._consumer.stamps_ns.append(self._last_ns)
@@ -175,10 +174,11 @@ class PulledStream:
 
     def _judged(self, timeline: Timeline, end: StreamEnd) -> Timeline:
         """Mend what only a wire can tell: there are no headers and no end mark here."""
-        if end is not StreamEnd.EOF or timeline.outcome is Outcome.CANCELLED:
+        if end is not StreamEnd.EOF:
             return timeline
         if not self._pulls:
             return replace(timeline, outcome=Outcome.EMPTY, error_type=None)
-        if self._needs_finish and not self._finish_seen:
+        is_ok = timeline.outcome is Outcome.OK
+        if is_ok and self._reader.needs_finish and not self._finish_seen:
             return replace(timeline, outcome=Outcome.TRUNCATED, error_type=None)
         return timeline
