@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from phasemeter.testing import ScriptedReply, ScriptedServer, chat_events
+from tests.clients.wires import MESSAGES
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
-def run(name, server):
+def run(name, server, url=None):
     environment = {
         **os.environ,
-        "PHASEMETER_BASE_URL": server.url + "/v1",
+        "PHASEMETER_BASE_URL": url or server.url + "/v1",
         "PHASEMETER_MODEL": "scripted",
         "PHASEMETER_STRICT": "1",
     }
@@ -54,6 +55,14 @@ def test_wrap_openai_prints_the_phases(server):
     (prefill_ms,) = re.findall(r"prefill ([\d.]+) ms", printed)
     assert float(prefill_ms) >= 40
     assert re.search(r"\d gaps, longest [\d.]+ ms", printed)
+
+
+def test_wrap_anthropic_prints_the_kinds_of_tokens():
+    """Through the messages helper."""
+    with ScriptedServer(MESSAGES.reply()) as server:
+        printed = run("wrap_anthropic.py", server, url=server.url)
+
+    assert "ababababab\noutcome ok, 5 tokens\ntoken events: 5 content\n" in printed
 
 
 def test_otel_console_prints_three_spans_under_the_callers(server):

@@ -288,8 +288,8 @@ def time_stream(
         model: Name of the model, for groups and telemetry.
         operation: Operation name of the OpenTelemetry conventions.
         kind_of: Tells what kind of text an item is, None for no text. Default: non-empty text or
-            bytes is content; openai-like chunks are read by the rules of their dialect; an object
-            with non-empty `.text` or `.content` text is content.
+            bytes is content; chunk objects of the known wires, and LangChain's, are read by their
+            shape (docs/sdk.md); an object with non-empty `.text` or `.content` text is content.
         meter: Meter to report to; the default one if None.
 
     Raises:

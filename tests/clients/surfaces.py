@@ -5,7 +5,7 @@ Works with whatever versions of the client libraries are installed; a surface th
 
 import importlib.util
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import requires
 
@@ -101,6 +101,7 @@ class Surface:
         whole: client -> the same question without a stream; None where there is none.
         raises: Server errors come as exceptions; else the response is an answer like another.
         pulled: Timed at the pull by time_stream().
+        instrumented: Timed by instrument(); the client is left alone.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Surface:
     whole: object = None
     raises: bool = True
     pulled: bool = False
+    instrumented: bool = False
 
 
 def _openai(url, *, is_async, timeout=5.0, cls=None, **options):
@@ -299,6 +301,11 @@ def _all():
 
 
 SURFACES = {surface.name: surface for surface in _all()}
+INSTRUMENTED = [
+    replace(SURFACES[name], name=f"instrumented-{name}", instrumented=True)
+    for name in ("chat", "responses", "messages", "httpx", "httpx2")
+    if name in SURFACES
+]
 
 
 def close_client(client):

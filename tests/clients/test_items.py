@@ -1,6 +1,8 @@
 """What items of all sorts of iterators say: by shape, and with the chunk classes of real libraries."""
 
 import dataclasses
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -159,6 +161,41 @@ def test_decoded_events_say_what_their_bytes_say(wire):
     assert kinds(timeline) == ["content"] * wires.TOKENS
     assert timeline.outcome is Outcome.OK
     assert timeline.response_model == "scripted"
+
+
+def documented_kind_of(name):
+    """The adapter functions that docs/sdk.md shows."""
+    text = (Path(__file__).parents[2] / "docs" / "sdk.md").read_text()
+    code = next(one for one in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if name in one)
+    scope = {}
+    exec(code.partition("\n\n\nstream =")[0], scope)
+    return scope["kind_of"]
+
+
+def test_the_documented_adapter_for_bedrock_reads_its_events():
+    items = [
+        {"messageStart": {"role": "assistant"}},
+        {"contentBlockDelta": {"delta": {"reasoningContent": {"text": "r"}}}},
+        {"contentBlockDelta": {"delta": {"text": "a"}}},
+        {"contentBlockDelta": {"delta": {"toolUse": {"input": "{}"}}}},
+        {"messageStop": {"stopReason": "end_turn"}},
+    ]
+
+    timeline = timed(items, kind_of=documented_kind_of("contentBlockDelta"))
+
+    assert kinds(timeline) == ["reasoning", "content", "tool_call"]
+
+
+def test_the_documented_adapter_for_langgraph_reads_its_pairs():
+    def part(content="", calls=(), **more):
+        chunk = SimpleNamespace(content=content, tool_call_chunks=calls, additional_kwargs=more)
+        return chunk, {"node": "n"}
+
+    items = [part(), part(reasoning_content="r"), part("a"), part(calls=[{"name": "f"}])]
+
+    timeline = timed(items, kind_of=documented_kind_of("chunk, _ = pair"))
+
+    assert kinds(timeline) == ["reasoning", "content", "tool_call"]
 
 
 # With the libraries' own classes, where they are installed.

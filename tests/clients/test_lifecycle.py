@@ -19,10 +19,17 @@ import pytest
 from opentelemetry import context, trace
 from opentelemetry.sdk.trace import TracerProvider
 
+import phasemeter
 from phasemeter.core.clock import now_ns
 from phasemeter.core.timeline import Outcome
 from phasemeter.testing import ScriptedServer
-from tests.clients.surfaces import SURFACES, busy_connections, close_client, response_of
+from tests.clients.surfaces import (
+    INSTRUMENTED,
+    SURFACES,
+    busy_connections,
+    close_client,
+    response_of,
+)
 from tests.clients.watched import Watched
 from tests.clients.wires import HTTP_ERROR
 
@@ -58,7 +65,7 @@ class Visit:
     def __init__(self, surface, url, watched, *, is_async, timeout):
         client = surface.client(url, is_async=is_async, timeout=timeout)
         self.client = client
-        if watched is not None and not surface.pulled:
+        if watched is not None and not (surface.pulled or surface.instrumented):
             self.client = watched.meter.wrap(client)
         self.stream = None
         self.left_ns = None
@@ -353,7 +360,7 @@ EXITS = {
 
 
 def cells():
-    for surface in SURFACES.values():
+    for surface in (*SURFACES.values(), *INSTRUMENTED):
         for name, way in EXITS.items():
             if surface.pulled and name == "http-error":
                 continue  # raised before there is an iterator
@@ -412,7 +419,12 @@ def expected(surface, way, raised):
 def test_every_way_out(surface, way, mode):
     bare = go(surface, way, mode, None)
     watched = Watched()
-    visit = go(surface, way, mode, watched)
+    if surface.instrumented:
+        phasemeter.instrument(meter=watched.meter)
+    try:
+        visit = go(surface, way, mode, watched)
+    finally:
+        phasemeter.uninstrument()
     ended_ns = now_ns()
 
     assert visit.raised == bare.raised
