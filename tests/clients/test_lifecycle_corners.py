@@ -131,7 +131,7 @@ def test_no_connection_is_an_error_with_the_exceptions_name(watched):
 @pytest.mark.parametrize("is_async", [False, True])
 def test_the_client_closing_at_the_end_mark_is_ok(is_async, watched):
     """openai closes the response at [DONE], also where the body goes on or never ends."""
-    events = chat_events(first_ms=2, gap_ms=2, kinds=("content",) * 3)
+    events = chat_events(first_ms=2, gap_ms=50, kinds=("content",) * 3)
 
     async def run(server):
         async with async_openai_client(watched, server) as client:
@@ -151,7 +151,7 @@ def test_the_client_closing_at_the_end_mark_is_ok(is_async, watched):
         lengths = [one.end_time - one.start_time for one in (prefill, decode)]
         assert sum(lengths) == timeline.last_token_ns - timeline.started_ns
         assert prefill.start_time == parent.start_time
-        assert timeline.ended_ns - server.served[0].sent_ns[-1] < 50_000_000
+        assert timeline.ended_ns - server.served[0].sent_ns[-1] < 1_000_000_000
 
 
 @pytest.mark.parametrize("family", [httpx, httpx2])
