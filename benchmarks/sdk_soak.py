@@ -87,16 +87,17 @@ class Timed:
         self.outcomes: dict[str, int] = {}
         provider = TracerProvider()
         provider.add_span_processor(self.spans)
+        self._otel = phasemeter.OtelSink(
+            tracer_provider=provider,
+            meter_provider=(
+                MeterProvider([InMemoryMetricReader()]) if metrics else NoOpMeterProvider()
+            ),
+        )
         self.meter = phasemeter.Meter(
             sinks=[
                 phasemeter.CallbackSink(self._count),
                 phasemeter.HdrSink(),
-                phasemeter.OtelSink(
-                    tracer_provider=provider,
-                    meter_provider=(
-                        MeterProvider([InMemoryMetricReader()]) if metrics else NoOpMeterProvider()
-                    ),
-                ),
+                self._otel,
                 phasemeter.RecordSink(folder / "records.jsonl", max_bytes=4_000_000, keep=1),
             ]
         )
@@ -106,9 +107,15 @@ class Timed:
         """Responses that were reported."""
         return sum(self.outcomes.values())
 
+    def settle(self) -> None:
+        """Have everything reported that was put off, or dropped without a close."""
+        gc.collect()
+        self.meter.snapshot()  # a use of the Meter: what was dropped is reported
+        self._otel.close()  # records what waits for its turn
+
     def checks(self, streams: int) -> list[Check]:
         """Return the checks of the counts after so many streams."""
-        self.meter.snapshot()  # a use of the Meter: what was dropped is reported
+        self.settle()
         told = ", ".join(f"{name} {count:,}" for name, count in sorted(self.outcomes.items()))
         return [
             Check("outcomes", told, self.records == streams),
@@ -157,7 +164,7 @@ def sequential(
     started_ns = now_ns()
     while len(seen) < samples:
         run(step)
-        timed.meter.snapshot()
+        timed.settle()
         seen.append(sample((len(seen) + 1) * step))
         took_s = (now_ns() - started_ns) / NS_PER_S
         say(f"{seen[-1].streams:,} streams, {took_s:,.0f} s, {seen[-1].rss_bytes / 1e6:.1f} MB")
@@ -182,7 +189,7 @@ def _traced(run: Callable[[], None], timed: Timed) -> Check:
         sizes = []
         for _ in range(_TRACED_RUNS):
             run()
-            timed.meter.snapshot()
+            timed.settle()
             gc.collect()
             sizes.append(tracemalloc.get_traced_memory()[0])
     finally:
@@ -267,7 +274,7 @@ async def _concurrent(
                 )
             del clients
             await asyncio.sleep(0.1)
-            timed.meter.snapshot()
+            timed.settle()
             samples.append(sample((number + 1) * streams))
             took_s = (now_ns() - started_ns) / NS_PER_S
             say(f"burst {number + 1}: {took_s:.1f} s, {samples[-1].rss_bytes / 1e6:.1f} MB")

@@ -26,7 +26,7 @@ from benchmarks.loop_holds import until_idle, watched_holds
 from benchmarks.memory_network import URL, MemoryNetwork, reply_of
 from benchmarks.sdk_tools import sdk_tool
 from benchmarks.sdk_tools.tool import Telemetry
-from phasemeter.testing import chat_events
+from phasemeter.testing import chat_chunk, chat_events
 
 REQUEST: Mapping[str, Any] = {
     "model": "scripted",
@@ -34,6 +34,20 @@ REQUEST: Mapping[str, Any] = {
     "stream": True,
     "stream_options": {"include_usage": True},
 }
+
+_WORDS = (
+    "the",
+    "answer",
+    "of",
+    "a",
+    "model",
+    "is",
+    "made",
+    "out",
+    "several",
+    "different",
+    "tokens",
+)
 
 
 class Discard(SpanExporter):
@@ -152,7 +166,12 @@ class CostWorker:
 
 
 def _reads(chunks: int) -> list[bytes]:
-    return reply_of([data for _, data in chat_events(kinds=("content",) * chunks)])
+    """Return an answer whose tokens differ, as those of a real one do."""
+    events = [data for _, data in chat_events(kinds=("content",) * chunks)]
+    tokens = [
+        chat_chunk({"content": f" {_WORDS[one * 7 % len(_WORDS)]}{one}"}) for one in range(chunks)
+    ]
+    return reply_of([events[0], *tokens, *events[1 + chunks :]])
 
 
 def _commands() -> Iterator[tuple[str, dict[str, Any]]]:
