@@ -135,6 +135,7 @@ def _slow_consumer(seen: Seen) -> str:
 Chunks leave the server {GAP_MS:.0f} ms apart; the slow application works for {PAUSE_MS:.0f} ms on each of them.
 Shown is the mean of what is recorded a chunk, in ms, and of how many samples. {GAP_MS:.0f} is the server, {PAUSE_MS:.0f} is the application.
 "Together" are chunks that came in one read: their gap cannot be known, so it is counted and not recorded.
+phasemeter records every gap under the conventions' name; those that the application caused are marked, and left out of its own histograms and span attributes.
 
 {_table(heads, rows)}
 """
@@ -148,7 +149,10 @@ def _gap_text(gaps: Gaps | None) -> str:
     if gaps.coalesced:
         text += f", {gaps.coalesced} together"
     if gaps.consumer_limited:
-        text += f", {gaps.consumer_limited} marked as the application's"
+        clean = "none" if gaps.clean_ms is None else f"{gaps.clean_ms:.1f}"
+        text += (
+            f", {gaps.consumer_limited} marked as the application's; median without those {clean}"
+        )
     return text
 
 

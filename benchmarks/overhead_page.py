@@ -41,7 +41,8 @@ def write_overhead_page(overhead: Overhead, path: Path) -> None:
         "<h1>What tracing SDKs add to the openai client</h1>"
         f"<p>{escape(overhead.date)}; {escape(machine)}. CPU time of the whole process over the "
         "bare client's in the same round; bars are medians over rounds, whiskers the quartiles. "
-        f"The network is in memory.</p>{''.join(parts)}</body></html>",
+        "The network is in memory. Dotted: phasemeter's budget (spans and HDR, without metrics)."
+        f"</p>{''.join(parts)}</body></html>",
         encoding="utf-8",
     )
 
@@ -63,9 +64,7 @@ def _added(overhead: Overhead, chunks: int) -> go.Figure:
             name=how,
             marker={"color": [_colour(name) for name in known], "pattern": {"shape": pattern}},
         )
-    figure.add_vline(
-        x=_BUDGET_US, line_dash="dot", annotation_text="phasemeter's budget, spans and HDR"
-    )
+    figure.add_vline(x=_BUDGET_US, line_dash="dot")
     _lay_out(figure, f"Added CPU a chunk, streams of {chunks:,} chunks", "us a chunk", overhead)
     return figure
 
@@ -83,7 +82,7 @@ def _holds(overhead: Overhead) -> go.Figure:
             name=f"{chunks:,} chunks",
             marker={"color": [_colour(name) for name in known], "pattern": {"shape": pattern}},
         )
-    figure.add_vline(x=_BUDGET_MS, line_dash="dot", annotation_text="phasemeter's budget")
+    figure.add_vline(x=_BUDGET_MS, line_dash="dot")
     _lay_out(
         figure, "Longest that the event loop is held in one go at a stream's end", "ms", overhead
     )

@@ -110,24 +110,28 @@ class Gaps:
         samples: How many it recorded.
         coalesced: Chunks that it counts as come together, and keeps out; None where it does not.
         consumer_limited: Gaps that it marks as caused by the consumer; None where it does not.
+        clean_ms: Median of the gaps that it vouches for; None where it has none, or none apart.
     """
 
     mean_ms: float | None
     samples: int
     coalesced: int | None
     consumer_limited: int | None
+    clean_ms: float | None = None
 
 
 def gaps_of(observed: Observed) -> Gaps | None:
     """Return what a tool says of gaps; None where it says nothing."""
     coalesced = observed.attribute("phasemeter.coalesced_events")
     limited = observed.attribute("phasemeter.consumer_limited_gaps")
+    clean_s = observed.attribute("phasemeter.gap.p50")
+    clean_ms = None if clean_s is None else clean_s * 1000
     for name in _GAP_METRICS:
         samples = observed.count(name)
         if samples or coalesced:
             mean_s = observed.mean(name)
             mean_ms = None if mean_s is None else mean_s * 1000
-            return Gaps(mean_ms, samples, coalesced, limited)
+            return Gaps(mean_ms, samples, coalesced, limited, clean_ms)
     return None
 
 

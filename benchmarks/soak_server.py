@@ -10,6 +10,7 @@ import asyncio
 import json
 import resource
 import sys
+from contextlib import suppress
 
 from phasemeter.testing import chat_events
 
@@ -85,7 +86,8 @@ async def _run(wanted: int, gap_s: float) -> None:
     server = await asyncio.start_server(together.serve, "127.0.0.1", 0, backlog=4096)
     print(json.dumps({"port": server.sockets[0].getsockname()[1]}), flush=True)
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    print(json.dumps({"most_open": together.most}), flush=True)
+    with suppress(BrokenPipeError):  # the run was ended, so nobody wants to know
+        print(json.dumps({"most_open": together.most}), flush=True)
 
 
 if __name__ == "__main__":
