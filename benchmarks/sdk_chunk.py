@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from statistics import median
+from typing import ClassVar
 
 import httpx2
 
@@ -41,7 +42,7 @@ class Reads:
     connected_ns = None
     stamp_source = "recv"
     clock_stepped = False
-    waited_ns = ()
+    waited_ns: ClassVar[dict[int, int]] = {}
 
 
 def drained_us(stream: object) -> float:

@@ -8,6 +8,7 @@ import asyncio
 import gc
 import time
 import weakref
+from itertools import pairwise
 from statistics import median
 
 import httpx
@@ -44,6 +45,14 @@ def check_arrivals(timeline, served):
     assert late[len(late) // 2] < 30
     assert late[len(late) * 9 // 10] < 150
     assert median(gaps_ms) < 35
+
+
+def check_no_gap_of_the_consumers(timeline, served):
+    """What piled up is coalesced, and the read it came in is marked."""
+    longest_ns = max(later - earlier for earlier, later in pairwise(served.sent_ns))
+    assert timeline.coalesced_events >= TOKENS // 3
+    assert timeline.consumer_limited_gaps >= 1
+    assert all(gap_ns < longest_ns + 25e6 for gap_ns in timeline.gaps_ns())
 
 
 def others():
@@ -131,7 +140,7 @@ def test_a_consumer_that_blocks_the_loop_finds_coalesced_events(meter, timelines
     with ScriptedServer(ScriptedReply.of_events(EVENTS)) as server:
         asyncio.run(main(server))
 
-    assert timelines[0].coalesced_events >= TOKENS // 3
+    check_no_gap_of_the_consumers(timelines[0], server.served[0])
 
 
 def test_a_blocking_consumer_finds_coalesced_events(meter, timelines):
@@ -144,7 +153,7 @@ def test_a_blocking_consumer_finds_coalesced_events(meter, timelines):
             time.sleep(0.05)
 
     assert timelines[0].outcome is Outcome.OK
-    assert timelines[0].coalesced_events >= TOKENS // 3
+    check_no_gap_of_the_consumers(timelines[0], server.served[0])
 
 
 async def slow_read(meter, server, seconds=0.05, **options):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from phasemeter.core.consumer import Consumer
 from phasemeter.core.decoding import Dialect
 from phasemeter.core.errors import guard
 from phasemeter.core.meter import StreamEnd, StreamMeter
-from phasemeter.core.timeline import Outcome, StampSource, Timeline, TokenEvent
+from phasemeter.core.timeline import Outcome, Timeline, TokenEvent
 from phasemeter.transports.dropped import report_later, running_loop
 from phasemeter.transports.endings import closed_by_collector, end_of, stop_in_flight
 from phasemeter.transports.recorder import Recorder
@@ -148,9 +148,8 @@ class TimedCall:
         with guard("ending a timed response"):
             self._end_reading()
             timeline = self.meter.finish(ended_ns, end, error_type)
-            if self.source is not None and self.source.waited_ns:
-                events = limited(timeline.events, self.source.waited_ns, timeline.stamp_source)
-                timeline = replace(timeline, events=events)
+            if self.source is not None and self._info.streamed:
+                timeline = replace(timeline, events=judged(timeline, self.source.waited_ns))
             if timeline.outcome in (Outcome.OK, Outcome.EMPTY) and end is not StreamEnd.EOF:
                 # The answer was complete; how its connection was put away is no part of it.
                 timeline = replace(timeline, ended_ns=self._last_ns())
@@ -192,19 +191,28 @@ def open_call(recorder: Recorder, request: HttpRequest) -> TimedCall | None:
     return None
 
 
-def limited(
-    events: Sequence[TokenEvent], waited_ns: Collection[int], stamp_source: StampSource
-) -> tuple[TokenEvent, ...]:
-    """Mark the events whose reads had waited for the consumer as limited by it.
+def judged(timeline: Timeline, waited_ns: Mapping[int, int]) -> Sequence[TokenEvent]:
+    """Return the events, marked as the transport knows which gaps the consumer limited.
 
-    A kernel stamp is that of a read's last bytes, and so it is right for an event that came alone.
+    It has seen which bytes waited in the socket, where the times of the pulls only let one suppose it.
+    A gap is limited where they did and the consumer was away for half of it or more. A kernel stamp
+    is that of a read's last bytes, and so it is right for an event that came alone.
     """
-    waited = set(waited_ns)
+    events = timeline.events
+    if not waited_ns and not any(event.consumer_limited for event in events):
+        return events
     in_read = Counter(event.read for event in events)
-    alone = stamp_source == "kernel"
-    return tuple(
-        event._replace(consumer_limited=True)
-        if event.t_ns in waited and not (alone and in_read[event.read] == 1)
-        else event
-        for event in events
-    )
+    alone_is_exact = timeline.stamp_source == "kernel"
+    marked: list[TokenEvent] = []
+    before_ns: int | None = None
+    for event in events:
+        if marked and marked[-1].read != event.read:
+            before_ns = marked[-1].t_ns
+        away_ns = waited_ns.get(event.t_ns, 0)
+        limited = (
+            before_ns is not None
+            and 0 < event.t_ns - before_ns <= 2 * away_ns
+            and not (alone_is_exact and in_read[event.read] == 1)
+        )
+        marked.append(event._replace(consumer_limited=limited))
+    return tuple(marked)

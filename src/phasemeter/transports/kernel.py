@@ -129,6 +129,7 @@ class KernelStream(_KernelStamped):
     ) -> None:
         super().__init__(inner, now_ns, arrivals, errors, tls)
         self._socket = sock
+        self._returned_ns = now_ns()
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return the next bytes; `last_read_ns` is when the last of them arrived."""
@@ -152,8 +153,9 @@ class KernelStream(_KernelStamped):
         except OSError as error:
             raise self._errors.ReadError(error) from error
         if t_ns < asked_ns:
-            self.waited_ns.append(t_ns)
+            self._waited_ns[t_ns] = asked_ns - self._returned_ns
         self.last_read_ns = t_ns
+        self._returned_ns = self.now_ns()
         return self._hand_over(data, max_bytes)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -216,7 +218,7 @@ class AsyncKernelStream(_KernelStamped):
             return self._hand_over(self._left, max_bytes)
         tls = self._tls
         try:
-            t_ns, data, waited = await self._reader.read(timeout)
+            t_ns, data, away_ns = await self._reader.read(timeout)
             while tls is not None and data:
                 data = tls.decrypt(data)
                 to_send = tls.encrypt(b"")
@@ -224,14 +226,14 @@ class AsyncKernelStream(_KernelStamped):
                     await cast(AsyncNetworkStream, self.inner).write(to_send, timeout)
                 if data or tls.ended:
                     break
-                t_ns, data, more = await self._reader.read(timeout)
-                waited = waited or more
+                t_ns, data, more_ns = await self._reader.read(timeout)
+                away_ns = max(away_ns, more_ns)
         except TimeoutError as error:
             raise self._errors.ReadTimeout(error) from error
         except OSError as error:
             raise self._errors.ReadError(error) from error
-        if waited:
-            self.waited_ns.append(t_ns)
+        if away_ns:
+            self._waited_ns[t_ns] = away_ns
         self.last_read_ns = t_ns
         return self._hand_over(data, max_bytes)
 

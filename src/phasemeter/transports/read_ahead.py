@@ -14,19 +14,11 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
-from typing import Protocol
 
-from phasemeter.transports.read_queue import ReadQueue
-from phasemeter.transports.stamping import AWAY_NS
+from phasemeter.transports.read_queue import FOREVER_NS, ReadQueue
+from phasemeter.transports.stamping import AsyncNetworkStream, away_ns
 
 _READ_BYTES = 65_536
-
-
-class Reading(Protocol):
-    """What is used of an async network stream."""
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes: ...  # noqa: D102
-    def get_extra_info(self, info: str) -> object: ...  # noqa: D102
 
 
 class ReadAhead:
@@ -36,7 +28,7 @@ class ReadAhead:
     from any thread.
     """
 
-    def __init__(self, inner: Reading, now_ns: Callable[[], int]) -> None:
+    def __init__(self, inner: AsyncNetworkStream, now_ns: Callable[[], int]) -> None:
         self._inner = inner
         self._now_ns = now_ns
         self._queue = ReadQueue()
@@ -81,23 +73,24 @@ class ReadAhead:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._close_body)
 
-    async def read(self, most_bytes: int, timeout: float | None) -> tuple[int, bytes, bool]:
-        """Return the next read: its arrival, its bytes, and whether these had been waiting unread.
+    async def read(self, most_bytes: int, timeout: float | None) -> tuple[int, bytes, int]:
+        """Return the next read: its arrival, its bytes, and how long these may have waited unread.
 
         Exceptions and timeout are the inner stream's.
         """
         # hot: for a consumer that keeps up, one read of the inner stream and one scheduled call
         self._consumer_reads = True
         expired = False
+        since_last_ns = FOREVER_NS if self._paused else self._now_ns() - self._returned_ns
         try:
             task = self._task
             if task is not None and not self._queue and not task.done():
                 expired = await self._adopt(task, timeout)
             if self._queue:
                 t_ns, data, waited = self._queue.take(most_bytes)
+                unread_ns = FOREVER_NS if waited else 0
             else:
-                away = self._paused or self._now_ns() - self._returned_ns > AWAY_NS
-                waited = away and bool(self._inner.get_extra_info("is_readable"))
+                unread_ns = away_ns(self._inner, since_last_ns)
                 # A timeout that is over already makes the inner stream raise its own exception.
                 data = await self._inner.read(most_bytes, 0.0 if expired else timeout)
                 t_ns = self._now_ns()
@@ -107,7 +100,7 @@ class ReadAhead:
         self._returned_ns = self._now_ns()
         if data and self._bodies:
             self._check_soon()
-        return t_ns, data, waited
+        return t_ns, data, unread_ns
 
     async def settle(self) -> None:
         """Cancel a read that is under way and wait until it is over; what it read is kept."""
@@ -188,7 +181,7 @@ class ReadAhead:
             self._cancel(self._task)
 
 
-async def _read_on(owner: weakref.ref[ReadAhead], inner: Reading) -> None:
+async def _read_on(owner: weakref.ref[ReadAhead], inner: AsyncNetworkStream) -> None:
     """Read for the owner as long as it wants; keeps it alive at no time while waiting."""
     goes_on = True
     while goes_on:

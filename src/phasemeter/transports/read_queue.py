@@ -8,6 +8,8 @@ _MOST_BYTES = 512 * 1024
 """Where reading ahead stops: some 1,200 events of a chat stream, or eight full reads."""
 _READ_ITSELF_BYTES = 128
 """What one read takes besides its bytes."""
+FOREVER_NS = 1 << 62
+"""Time away of a consumer that let the queue fill up: what is read next may have waited that long."""
 
 
 class ReadQueue:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from contextvars import Context
 
 from phasemeter.transports.arrivals import Arrivals
-from phasemeter.transports.read_queue import ReadQueue
+from phasemeter.transports.read_queue import FOREVER_NS, ReadQueue
 
 _READ_BYTES = 65_536
 
@@ -39,6 +39,7 @@ class SocketReader:
         self._watched = False
         self._ended = False
         self._paused = False
+        self._returned_ns = now_ns()
 
     def __del__(self) -> None:
         sock: socket.socket | None = self.__dict__.get("_socket")
@@ -68,22 +69,25 @@ class SocketReader:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._close_body)
 
-    async def read(self, timeout: float | None) -> tuple[int, bytes, bool]:
-        """Return the next read: its arrival, its bytes (none: the peer has closed), whether they waited.
+    async def read(self, timeout: float | None) -> tuple[int, bytes, int]:
+        """Return the next read: its arrival, its bytes, and how long these may have waited unread.
 
-        Bytes waited where they were there before this call and were not read ahead.
+        No bytes mean that the peer has closed. The consumer has been away since its last read; bytes
+        waited where they came meanwhile and were not read ahead.
 
         Raises:
             TimeoutError: If nothing came for so long.
             OSError: What the socket raised.
         """
-        asked_ns: int | None = None
+        asked_ns = 0
         if not self._queue:
             asked_ns = self._now_ns()
             await self._wait(timeout)
         t_ns, data, waited = self._queue.take(_READ_BYTES)
         self._watch()
-        return t_ns, data, waited or (asked_ns is not None and t_ns < asked_ns)
+        unread_ns = FOREVER_NS if waited else max(asked_ns - self._returned_ns, 0)
+        self._returned_ns = self._now_ns()
+        return t_ns, data, unread_ns if waited or t_ns < asked_ns else 0
 
     def time_left(self, timeout: float | None) -> Callable[[], float | None]:
         """Return a function that tells how much of a timeout that begins now is left."""

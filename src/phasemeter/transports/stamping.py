@@ -8,7 +8,7 @@ installed and the stamps are taken one layer higher.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol, cast
 
 from phasemeter.core.clock import NS_PER_US
@@ -30,15 +30,21 @@ class Stamps(Protocol):
         last_read_ns: When the bytes that the last read handed over arrived; None before the first.
         last_write_ns: Just before the last write; None before the first.
         connected_ns: When the connection was usable; None once a second request uses it.
-        waited_ns: Times of the reads of this exchange whose bytes had been there before the consumer
-            asked for them, and which were not read ahead. The time of such a read is that of its
-            last bytes (`kernel`) or of the asking (`recv`); the first may have come before.
     """
 
     last_read_ns: int | None
     last_write_ns: int | None
     connected_ns: int | None
-    waited_ns: list[int]
+
+    @property
+    def waited_ns(self) -> Mapping[int, int]:
+        """Reads of this exchange whose bytes were there before the consumer asked for them.
+
+        Not those that were read ahead. By the time of the read, how long the consumer had been away. The
+        time of such a read is that of its last bytes (`kernel`) or of the asking (`recv`); its first
+        bytes may have come before, by no more than the consumer was away.
+        """
+        ...
 
     @property
     def stamp_source(self) -> StampSource:
@@ -95,6 +101,13 @@ class AsyncNetworkBackend(Protocol):
     ) -> AsyncNetworkStream: ...
 
 
+def away_ns(inner: NetworkStream | AsyncNetworkStream, since_last_ns: int) -> int:
+    """Return the time since the last read if bytes are waiting in the socket now, else 0."""
+    if since_last_ns < AWAY_NS or not inner.get_extra_info("is_readable"):
+        return 0
+    return since_last_ns
+
+
 class Stamped:
     """Times of one connection; everything that is not timed goes to the inner stream."""
 
@@ -104,7 +117,7 @@ class Stamped:
         self.last_read_ns: int | None = None
         self.last_write_ns: int | None = None
         self.connected_ns: int | None = now_ns()
-        self.waited_ns: list[int] = []
+        self._waited_ns: dict[int, int] = {}
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.inner, name)
@@ -119,18 +132,29 @@ class Stamped:
         """The clock is the monotonic one."""
         return False
 
+    @property
+    def waited_ns(self) -> Mapping[int, int]:
+        """Reads that had waited for the consumer."""
+        return self._waited_ns
+
     def open_body(self) -> None:
         """Blocking reads cannot be made ahead: they are made when the consumer asks."""
 
     def close_body(self) -> None:
         """Nothing was begun."""
 
+    def _away_ns(self, inner: NetworkStream | AsyncNetworkStream) -> int:
+        """Return how long the consumer was away while bytes waited; 0 where none did."""
+        if self.last_read_ns is None:
+            return 0
+        return away_ns(inner, self.now_ns() - self.last_read_ns)
+
     def _before_write(self) -> None:
         # A write after a read is a second request: it did not make this connection.
         if self.last_read_ns is not None:
             self.connected_ns = None
-        if self.waited_ns:
-            self.waited_ns = []
+        if self._waited_ns:
+            self._waited_ns = {}
 
 
 class StampedStream(Stamped):
@@ -139,13 +163,11 @@ class StampedStream(Stamped):
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Read, then note the time."""
         inner = cast(NetworkStream, self.inner)
-        last_ns = self.last_read_ns
-        away = last_ns is not None and self.now_ns() - last_ns > AWAY_NS
-        waits = away and bool(inner.get_extra_info("is_readable"))
+        away_ns = self._away_ns(inner)
         data = inner.read(max_bytes, timeout)
         self.last_read_ns = self.now_ns()
-        if waits:
-            self.waited_ns.append(self.last_read_ns)
+        if away_ns:
+            self._waited_ns[self.last_read_ns] = away_ns
         return data
 
     def write(self, *args: object, **options: object) -> None:
@@ -178,12 +200,14 @@ class AsyncStampedStream(Stamped):
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return what has arrived, or read and note the time."""
         if self._ahead is None:
-            data = await cast(AsyncNetworkStream, self.inner).read(max_bytes, timeout)
+            inner = cast(AsyncNetworkStream, self.inner)
+            away_ns = self._away_ns(inner)
+            data = await inner.read(max_bytes, timeout)
             self.last_read_ns = self.now_ns()
         else:
-            self.last_read_ns, data, waited = await self._ahead.read(max_bytes, timeout)
-            if waited:
-                self.waited_ns.append(self.last_read_ns)
+            self.last_read_ns, data, away_ns = await self._ahead.read(max_bytes, timeout)
+        if away_ns:
+            self._waited_ns[self.last_read_ns] = away_ns
         return data
 
     async def write(self, *args: object, **options: object) -> None:
