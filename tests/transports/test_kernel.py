@@ -1,6 +1,7 @@
 """Clients of http_client(): kernel stamps over every way to a server, the family's own exceptions, no leaks."""
 
 import asyncio
+import errno
 import gc
 import os
 import socket
@@ -160,6 +161,28 @@ def test_a_blocking_consumer_that_sleeps_finds_no_gap_of_its_own(
     assert timeline.consumer_limited_gaps >= 1
     sent_ns = server.served[0].sent_ns
     longest_ns = max(later - earlier for earlier, later in pairwise(sent_ns))
+    assert all(gap_ns < longest_ns + 25e6 for gap_ns in timeline.gaps_ns())
+
+
+def test_a_consumer_that_holds_up_the_loop_finds_no_gap_of_its_own(meter, timelines):
+    """It lets the loop turn after each time, so that what had piled up is read ahead."""
+
+    async def main(server):
+        async with (
+            phasemeter.http_client(is_async=True, meter=meter) as client,
+            client.stream("POST", server.url + PATH, json=BODY) as response,
+        ):
+            async for _ in response.aiter_bytes():
+                time.sleep(0.05)  # noqa: ASYNC251  the fault that is tested
+                await asyncio.sleep(0.001)
+
+    with ScriptedServer(ScriptedReply.of_events(EVENTS)) as server:
+        asyncio.run(main(server))
+
+    (timeline,) = timelines
+    sent_ns = server.served[0].sent_ns
+    longest_ns = max(later - earlier for earlier, later in pairwise(sent_ns))
+    assert timeline.coalesced_events >= 5
     assert all(gap_ns < longest_ns + 25e6 for gap_ns in timeline.gaps_ns())
 
 
@@ -463,6 +486,18 @@ def test_a_clock_of_ones_own_has_no_kernel_stamps(is_async, timelines):
         exchange(server.url, is_async=is_async, meter=meter)
     assert timelines[0].stamp_source == "recv"
     assert {event.t_ns for event in timelines[0].events} == {5_000_000}
+
+
+def test_without_a_spare_descriptor_the_read_is_stamped(monkeypatch, meter, timelines):
+    """The connection is there; only its kernel stamps are not to be had."""
+
+    def no_more(descriptor):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("phasemeter.transports.kernel.os.dup", no_more)
+    with ScriptedServer(SHORT) as server:
+        assert exchange(server.url, is_async=True, meter=meter) == [sent(SHORT)]
+    assert timelines[0].stamp_source == "recv"
 
 
 def test_under_trio_the_read_is_stamped(meter, timelines):

@@ -273,6 +273,23 @@ async def test_bytes_read_after_the_end_are_handed_on(stream):
     assert not others()
 
 
+async def test_bytes_that_came_while_the_loop_stood_still_have_waited(clock):
+    """Read ahead as soon as it turned, yet late; what comes afterwards is in time."""
+    stream = AsyncStampedStream(Wire(), clock.now_ns)
+    stream.open_body()
+    clock.advance_ms(50)
+    stream.inner.arrive(b"late")
+    await turns()
+    clock.advance_ms(20)
+    stream.inner.arrive(b"in time")
+    await turns()
+
+    assert [await stream.read(100), await stream.read(100)] == [b"late", b"in time"]
+    assert list(stream.waited_ns) == [50 * MS]
+    stream.close_body()
+    await turns()
+
+
 async def test_each_of_two_timers_of_one_body_ends_it_once(stream):
     """A client wrapped by two Meters: reading ahead goes on until both have ended."""
     stream.open_body()

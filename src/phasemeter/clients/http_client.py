@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Protocol, cast
 
 from phasemeter.clients.httpx_client import timing_class
-from phasemeter.core.errors import UsageError
+from phasemeter.core.errors import UsageError, guard
 from phasemeter.transports.kernel import install_kernel_stamps
 from phasemeter.transports.recorder import Recorder
 from phasemeter.transports.timing import Family
@@ -59,7 +59,8 @@ def ready_client(
     timing = timing_class(is_async=is_async, inject_usage=inject_usage)
 
     def timed(transport: object) -> object:
-        install_kernel_stamps(transport, recorder.now_ns, is_async=is_async)
+        with guard("installing kernel stamps"):
+            install_kernel_stamps(transport, recorder.now_ns, is_async=is_async)
         return timing(transport, module, recorder)
 
     client._transport = timed(client._transport)

@@ -57,11 +57,12 @@ def hold_stamping() -> socket.socket | None:
 
 def keep_stamping(owner: object) -> None:
     """Have the kernel stamp while the owner lives, without waiting until it does."""
-    if HAS_KERNEL_STAMPS:
+    if not HAS_KERNEL_STAMPS:
+        return
+    with suppress(OSError):
         keeper = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         weakref.finalize(owner, keeper.close)
-        with suppress(OSError):
-            keeper.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        keeper.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
 
 
 class Arrivals:

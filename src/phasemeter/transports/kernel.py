@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, cast
 
 from phasemeter.core.timeline import StampSource
-from phasemeter.transports.arrivals import Arrivals, keep_stamping
+from phasemeter.transports.arrivals import HAS_KERNEL_STAMPS, Arrivals, keep_stamping
 from phasemeter.transports.stamping import (
     AsyncNetworkStream,
     AsyncStampedStream,
@@ -293,13 +293,16 @@ class AsyncKernelStream(_KernelStamped):
 def install_kernel_stamps(transport: object, now_ns: Callable[[], int], *, is_async: bool) -> bool:
     """Have the connections that a transport's pool makes from now on read for kernel stamps.
 
-    A stream whose socket cannot be had (trio, a backend of the caller's own) is stamped as `install`
-    does it. Returns False where the transport has no pool, or one that is stamped already.
+    A stream whose socket cannot be had (trio, a backend of the caller's own, no descriptor left) is
+    stamped as `install` does it, and so is every one on a system without kernel stamps. Returns False
+    where the transport has no pool, or one that is stamped already.
     """
     pool = getattr(transport, "_pool", None)
     inner = getattr(pool, "_network_backend", None)
     errors = _errors_of(pool)
-    if inner is None or errors is None or isinstance(inner, StampingBackend | AsyncStampingBackend):
+    if not HAS_KERNEL_STAMPS or inner is None or errors is None:
+        return False
+    if isinstance(inner, StampingBackend | AsyncStampingBackend):
         return False
     backend: StampingBackend | AsyncStampingBackend
     if is_async:
@@ -324,13 +327,17 @@ def _stream(
 def _async_stream(
     inner: AsyncNetworkStream, now_ns: Callable[[], int], errors: NetworkErrors
 ) -> AsyncNetworkStream:
+    stamped = AsyncStampedStream(inner, now_ns)
     file = getattr(inner.get_extra_info("socket"), "fileno", None)
     if file is None or not in_asyncio_task():
-        return AsyncStampedStream(inner, now_ns)
+        return stamped
     from phasemeter.transports.socket_reader import SocketReader
 
     # A descriptor of our own: an event loop reads no descriptor for others that it reads itself.
-    sock = socket.socket(fileno=os.dup(file()))
+    try:
+        sock = socket.socket(fileno=os.dup(file()))
+    except OSError:  # there are no more
+        return stamped
     stream = AsyncKernelStream(inner, now_ns, SocketReader(sock, now_ns), errors)
     return cast(AsyncNetworkStream, stream)
 

@@ -134,6 +134,10 @@ class ReadAhead:
             return
         if self._task is not None and not self._task.done():
             return
+        if away_ns(self._inner, self._now_ns() - self._returned_ns):
+            self._paused = (
+                True  # the application kept the loop from turning, and bytes came meanwhile
+            )
         self._our_cancels = 0
         self._expired = False
         # Not through the loop's task factory: this task is none of the application's.

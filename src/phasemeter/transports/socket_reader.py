@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import weakref
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from contextvars import Context
 
 from phasemeter.transports.arrivals import Arrivals
 from phasemeter.transports.read_queue import FOREVER_NS, ReadQueue
+from phasemeter.transports.stamping import AWAY_NS
 
 _READ_BYTES = 65_536
 
@@ -39,6 +41,7 @@ class SocketReader:
         self._watched = False
         self._ended = False
         self._paused = False
+        self._look_is_due = False
         self._returned_ns = now_ns()
 
     def __del__(self) -> None:
@@ -87,6 +90,9 @@ class SocketReader:
         self._watch()
         unread_ns = FOREVER_NS if waited else max(asked_ns - self._returned_ns, 0)
         self._returned_ns = self._now_ns()
+        if self._bodies and not self._look_is_due:
+            self._look_is_due = True
+            self._loop.call_soon(self._look, context=self._context)
         return t_ns, data, unread_ns if waited or t_ns < asked_ns else 0
 
     def time_left(self, timeout: float | None) -> Callable[[], float | None]:
@@ -109,6 +115,9 @@ class SocketReader:
         if self._ended:
             self._queue.put(self._now_ns(), b"")
             return
+        if self._waiter is not None:
+            msg = "this connection is being read already"
+            raise RuntimeError(msg)
         waiter = self._waiter = self._loop.create_future()
         timer = None if timeout is None else self._loop.call_later(timeout, _expire, waiter)
         self._watch()
@@ -132,6 +141,14 @@ class SocketReader:
             self._context.run(self._loop.add_reader, file, _on_readable, weakref.ref(self))
         elif not self._loop.is_closed():
             self._loop.remove_reader(self._socket.fileno())
+
+    def _look(self) -> None:
+        """The loop has turned: if the application kept it from that, what is there now had waited."""
+        self._look_is_due = False
+        if not self._ended and self._now_ns() - self._returned_ns > AWAY_NS:
+            waiting = select.poll()
+            waiting.register(self._socket, select.POLLIN)
+            self._paused = self._paused or bool(waiting.poll(0))
 
     def _on_readable(self) -> None:
         outcome: bytes | Exception
