@@ -26,9 +26,10 @@ def test_nothing_set_is_nothing_asked_for():
     [("1", True), ("TRUE", True), (" yes ", True), ("on", True), ("0", False), ("off", False)],
 )
 def test_flags(value, flag, caplog):
-    got = settings.from_environment({settings.DISABLED: value, settings.INJECT_USAGE: value})
+    names = (settings.DISABLED, settings.INJECT_USAGE, settings.PER_CHUNK_METRICS)
+    got = settings.from_environment(dict.fromkeys(names, value))
 
-    assert (got.disabled, got.inject_usage) == (flag, flag)
+    assert (got.disabled, got.inject_usage, got.per_chunk_metrics) == (flag, flag, flag)
     assert caplog.records == []
 
 
@@ -51,7 +52,13 @@ def test_the_other_variables():
         (
             settings.DISABLED,
             "maybe",
-            "PHASEMETER_DISABLED: 'maybe' is not known, off; accepted: "
+            "PHASEMETER_DISABLED: 'maybe' is not known, off as if unset; accepted: "
+            "1, true, yes, on, 0, false, no, off",
+        ),
+        (
+            settings.PER_CHUNK_METRICS,
+            "2",
+            "PHASEMETER_PER_CHUNK_METRICS: '2' is not known, on as if unset; accepted: "
             "1, true, yes, on, 0, false, no, off",
         ),
         (

@@ -40,6 +40,7 @@ class PhasemeterInstrumentor(BaseInstrumentor):  # type: ignore[misc]  # it is n
                 tracer_provider=tracer_provider,
                 meter_provider=meter_provider,
                 label_allow_list=wanted.metric_tags,
+                per_chunk_metrics=wanted.per_chunk_metrics,
             )
             meter = sdk.Meter(sdk.configured_sinks(otel))
         sdk.instrument(meter=meter, inject_usage=cast("bool | None", kwargs.get("inject_usage")))

@@ -318,7 +318,11 @@ def _otel_sink() -> Sink:
     from phasemeter.sinks.otel import OtelSink
 
     wanted = settings.from_environment()
-    return OtelSink(wanted.semconv, label_allow_list=wanted.metric_tags)
+    return OtelSink(
+        wanted.semconv,
+        label_allow_list=wanted.metric_tags,
+        per_chunk_metrics=wanted.per_chunk_metrics,
+    )
 
 
 @cache

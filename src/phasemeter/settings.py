@@ -14,6 +14,7 @@ INJECT_USAGE = "PHASEMETER_INJECT_USAGE"
 RECORDS = "PHASEMETER_RECORDS"
 SEMCONV = "PHASEMETER_SEMCONV"
 METRIC_TAGS = "PHASEMETER_METRIC_TAGS"
+PER_CHUNK_METRICS = "PHASEMETER_PER_CHUNK_METRICS"
 
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
@@ -29,6 +30,7 @@ class Settings:
         records: File that the default Meter appends its records to; `{pid}` in it was replaced.
         semconv: Names of the OpenTelemetry metrics.
         metric_tags: Tags that become attributes of the OpenTelemetry metrics.
+        per_chunk_metrics: The OpenTelemetry metrics with a sample for each chunk are recorded.
     """
 
     disabled: bool = False
@@ -36,6 +38,7 @@ class Settings:
     records: str | None = None
     semconv: Semconv = "0.1.0"
     metric_tags: tuple[str, ...] = ()
+    per_chunk_metrics: bool = True
 
 
 def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
@@ -46,14 +49,19 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Settings:
         records=environment.get(RECORDS, "").replace("{pid}", str(os.getpid())) or None,
         semconv=_semconv(environment),
         metric_tags=_names(environment.get(METRIC_TAGS, "")),
+        per_chunk_metrics=_flag(environment, PER_CHUNK_METRICS, default=True),
     )
 
 
-def _flag(environment: Mapping[str, str], name: str) -> bool:
+def _flag(environment: Mapping[str, str], name: str, *, default: bool = False) -> bool:
     value = environment.get(name, "").strip().lower()
-    if value and value not in (*_TRUE, *_FALSE):
-        warn_once(f"{name}: {value!r} is not known, off; accepted: {', '.join((*_TRUE, *_FALSE))}")
-    return value in _TRUE
+    if value in (*_TRUE, *_FALSE):
+        return value in _TRUE
+    if value:
+        accepted = ", ".join((*_TRUE, *_FALSE))
+        then = "on" if default else "off"
+        warn_once(f"{name}: {value!r} is not known, {then} as if unset; accepted: {accepted}")
+    return default
 
 
 def _semconv(environment: Mapping[str, str]) -> Semconv:

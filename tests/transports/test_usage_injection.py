@@ -3,9 +3,9 @@
 import asyncio
 import gzip
 import json
+from importlib import import_module
+from importlib.util import find_spec
 
-import httpx
-import httpx2
 import openai
 import pytest
 from hypothesis import given, settings
@@ -84,11 +84,12 @@ def async_bytes(family):
     return fetch
 
 
+FAMILIES = {name: import_module(name) for name in ("httpx", "httpx2") if find_spec(name)}
+LIBRARY = list(FAMILIES.values())[-1]
 FETCHES = {
-    "httpx": sync_bytes(httpx),
-    "async httpx": async_bytes(httpx),
-    "httpx2": sync_bytes(httpx2),
-    "async httpx2": async_bytes(httpx2),
+    f"{kind}{name}": fetch_with(family)
+    for name, family in FAMILIES.items()
+    for kind, fetch_with in (("", sync_bytes), ("async ", async_bytes))
 }
 every_fetch = pytest.mark.parametrize("fetch", FETCHES.values(), ids=FETCHES)
 
@@ -174,7 +175,7 @@ def test_an_error_that_is_the_applications_own_is_given_back(fetch, meter, timel
     assert [one.outcome for one in timelines] == [Outcome.ERROR, Outcome.OK]
 
 
-@pytest.mark.parametrize("family", [httpx, httpx2])
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 def test_half_an_event_comes_before_the_error_that_broke_it_off(family, meter, timelines):
     """As it does without us: first the bytes, then the error."""
 
@@ -202,7 +203,7 @@ def Serving(family, make_stream):
     return Transport()
 
 
-@pytest.mark.parametrize("family", [httpx, httpx2])
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 def test_responses_made_in_memory_are_filtered_too(family, meter, timelines):
     """A mock transport of a test suite."""
 
@@ -292,7 +293,7 @@ def test_the_async_client_of_openai_too(meter, timelines):
 def test_an_explicit_choice_stands(choice, meter):
     """Of the user's; the chunk it asks for is shown."""
     body = {**BODY, "stream_options": {"include_usage": choice}}
-    with ScriptedServer(ASKED) as server, meter.wrap(httpx2.Client()) as client:
+    with ScriptedServer(ASKED) as server, meter.wrap(LIBRARY.Client()) as client:
         response = client.post(server.url + "/chat/completions", json=body)
 
     assert json.loads(server.served[0].body) == body
@@ -325,9 +326,9 @@ def test_other_requests_go_out_as_they_are(path, options, meter, monkeypatch):
 
     def answer(request):
         seen.append((request.read(), request.headers["accept-encoding"]))
-        return httpx2.Response(200, content=bytes_of(EVENTS))
+        return LIBRARY.Response(200, content=bytes_of(EVENTS))
 
-    client = meter.wrap(httpx2.Client(transport=httpx2.MockTransport(answer)))
+    client = meter.wrap(LIBRARY.Client(transport=LIBRARY.MockTransport(answer)))
     response = client.post("http://h" + path, **options)
 
     assert response.content == bytes_of(EVENTS)
@@ -339,7 +340,7 @@ def test_other_requests_go_out_as_they_are(path, options, meter, monkeypatch):
 def test_a_client_may_be_wrapped_for_it_later(timelines):
     """The Meter's own setting is only a default; asking later times once, not twice."""
     meter = phasemeter.Meter([phasemeter.CallbackSink(timelines.append)], inject_usage=False)
-    with ScriptedServer(ASKED) as server, httpx2.Client() as client:
+    with ScriptedServer(ASKED) as server, LIBRARY.Client() as client:
         timed = meter.wrap(client)
         assert meter.wrap(timed) is timed
         asking = meter.wrap(timed, inject_usage=True)
