@@ -53,7 +53,7 @@ def run(passes):
             found = None
         if found is None:
             pytest.skip(f"{package} is not installed; the dependency group `test` has it")
-    reply = ScriptedReply.of_events(chat_events(first_ms=1, gap_ms=0.5))
+    reply = ScriptedReply.of_events(chat_events(first_ms=10, gap_ms=10))
     with ScriptedServer(reply) as server:
         ran = subprocess.run(
             [sys.executable, SCRIPT, server.url, json.dumps(passes)],
@@ -95,5 +95,6 @@ def check_ours(ours, on):
         return
     (request, *phases) = ours
     assert request[0] == "chat m"
-    assert phases == [["decode", OURS], ["prefill", OURS]]
+    # On a busy machine all tokens may come in one read, and then there is no decode phase.
+    assert phases in ([["decode", OURS], ["prefill", OURS]], [["prefill", OURS]])
     assert request[1] in ([SCOPES[name] for name in on if name in STREAMERS] or [None])

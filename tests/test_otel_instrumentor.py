@@ -34,7 +34,8 @@ client.close()
 
 @pytest.fixture
 def server():
-    with ScriptedServer(ScriptedReply.of_events(chat_events(first_ms=2, gap_ms=1))) as server:
+    # Slow enough that the tokens come in several reads: else there is no decode phase.
+    with ScriptedServer(ScriptedReply.of_events(chat_events(first_ms=50, gap_ms=50))) as server:
         yield server
 
 
