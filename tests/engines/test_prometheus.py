@@ -100,8 +100,12 @@ def measured(application, prometheus, eventually):
     """The application after its requests, all of them scraped."""
     for _ in range(REQUESTS):
         assert list(application.stream())
-    name = "gen_ai_client_inference_duration_seconds_count"
-    eventually(lambda: prometheus.value(name) == REQUESTS)
+    expected = {name: len(application.samples_s(of)) for name, of in HISTOGRAMS.items()}
+
+    def scraped():  # a scrape may have come while the last request was being recorded
+        return all(prometheus.value(f"{name}_count") == n for name, n in expected.items())
+
+    eventually(scraped)
     return application
 
 
