@@ -73,3 +73,17 @@ def test_the_chunks_of_one_read_are_one_wait():
     _, limited = view((100, 100, 140.1), (100, 120, 140.1), (120, 140))
 
     assert limited == {1}
+
+
+def test_an_owner_who_knows_which_bytes_waited_leaves_nothing_to_suppose():
+    """The same pulls, limited by their times."""
+    consumer = Consumer()
+    consumer.stamps_ns += [100 * MS, 150 * MS]
+    consumer.handed_ns += [100 * MS, 150 * MS]
+    consumer.asked_ns += [149 * MS + 900_000]
+    consumer.digest()
+    assert consumer.limited_reads == {1}
+
+    consumer.supposes = False
+
+    assert not consumer.limited_reads

@@ -1,4 +1,4 @@
-"""What the transport knows of a gap stands before what the times of the pulls suggest."""
+"""What the transport knows of the gaps."""
 
 from dataclasses import replace
 
@@ -13,11 +13,11 @@ MS = 1_000_000
 
 
 def timeline_of(source, *events):
-    """Events as (time in ms, read, limited)."""
+    """Events as (time in ms, read)."""
     meter = StreamMeter(
         by_name("openai.chat"), request_id="x", model="m", started_ns=0, stamp_source=source
     )
-    made = tuple(TokenEvent(t * MS, "content", 1, read, limited) for t, read, limited in events)
+    made = tuple(TokenEvent(t * MS, "content", 1, read) for t, read in events)
     return replace(meter.finish(0, StreamEnd.EOF), events=made)
 
 
@@ -29,7 +29,7 @@ def limited(timeline, waited_ms):
 @pytest.mark.parametrize("source", ["recv", "kernel"])
 def test_a_read_that_had_waited_for_half_of_its_gap_is_limited(source):
     """All events of it; a short absence is not."""
-    timeline = timeline_of(source, (0, 0, False), (60, 1, False), (60, 1, False), (80, 2, False))
+    timeline = timeline_of(source, (0, 0), (60, 1), (60, 1), (80, 2))
 
     assert limited(timeline, {60: 50}) == [False, True, True, False]
     assert limited(timeline, {60: 30}) == [False, True, True, False]
@@ -38,17 +38,11 @@ def test_a_read_that_had_waited_for_half_of_its_gap_is_limited(source):
 
 def test_a_kernel_stamp_of_an_event_that_came_alone_is_its_arrival():
     """A read's time is the asking's, and so never."""
-    events = ((0, 0, False), (20, 1, False))
+    events = ((0, 0), (20, 1))
     assert limited(timeline_of("kernel", *events), {20: 50}) == [False, False]
     assert limited(timeline_of("recv", *events), {20: 50}) == [False, True]
 
 
-def test_what_the_pulls_suggest_is_taken_back():
-    """The bytes came within 1 ms of the asking, but they were not there before."""
-    timeline = timeline_of("recv", (0, 0, False), (20, 1, True), (40, 2, False))
-    assert limited(timeline, {}) == [False, False, False]
-
-
 def test_the_first_read_has_no_gap():
-    timeline = timeline_of("recv", (20, 0, False), (20, 0, False), (40, 1, False))
+    timeline = timeline_of("recv", (20, 0), (20, 0), (40, 1))
     assert limited(timeline, {20: 100}) == [False, False, False]

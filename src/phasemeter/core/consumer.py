@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from phasemeter.core.clock import NS_PER_MS
 
 _THERE_ALREADY_NS = NS_PER_MS
@@ -20,7 +22,7 @@ class Consumer:
         handed_ns: When each chunk was handed to the application.
         asked_ns: When the application asked for the chunk after it; may be one shorter.
         waits_ns: How long the application kept the chunks of each read, in order of the reads.
-        limited_reads: Indexes of the reads that the consumer limited.
+        supposes: Limited reads are told from the times of the pulls; False where the owner knows better.
     """
 
     def __init__(self) -> None:
@@ -28,10 +30,16 @@ class Consumer:
         self.handed_ns: list[int] = []
         self.asked_ns: list[int] = []
         self.waits_ns: list[int] = []
-        self.limited_reads: set[int] = set()
+        self.supposes = True
+        self._limited_reads: set[int] = set()
         self._chunk = 0
         self._read = -1
         self._last_ns: int | None = None
+
+    @property
+    def limited_reads(self) -> Collection[int]:
+        """Indexes of the reads that the consumer limited, by the times of its pulls."""
+        return self._limited_reads if self.supposes else ()
 
     def digest(self) -> None:
         """Work up what was appended, about 0.3 us a chunk. May be called at any time."""
@@ -45,7 +53,7 @@ class Consumer:
                     and 0 <= stamp_ns - asked_ns[chunk - 1] < _THERE_ALREADY_NS
                     and 2 * waits_ns[read] >= stamp_ns - last_ns
                 ):
-                    self.limited_reads.add(read + 1)
+                    self._limited_reads.add(read + 1)
                 read += 1
                 last_ns = stamp_ns
             if chunk >= len(asked_ns):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import compress, islice
-from operator import ne, sub
+from operator import itemgetter, ne, sub
 from typing import Literal, NamedTuple
 
 TokenKind = Literal["reasoning", "content", "refusal", "tool_call", "audio"]
@@ -226,14 +226,18 @@ class Timeline:
         return gaps
 
 
+_T_NS, _READ, _LIMITED = itemgetter(0), itemgetter(3), itemgetter(4)
+
+
 def _gaps_of(events: Sequence[TokenEvent]) -> _Gaps:
     if not events:
         return _Gaps([], [], [])
-    times_ns, _, _, reads, limited = zip(*events, strict=True)
+    times_ns = list(map(_T_NS, events))
+    reads = list(map(_READ, events))
     apart = list(map(ne, islice(reads, 1, None), reads))
     all_ns = list(compress(map(sub, islice(times_ns, 1, None), times_ns), apart))
     later = list(compress(islice(events, 1, None), apart))
-    if not any(limited):
+    if not any(map(_LIMITED, events)):
         return _Gaps(all_ns, later, all_ns)
     pairs = zip(all_ns, later, strict=True)
     return _Gaps(all_ns, later, [gap_ns for gap_ns, event in pairs if not event.consumer_limited])

@@ -62,6 +62,9 @@ class _Group:
         return self._histograms[metric]
 
 
+_Batch = tuple[_Group, str, list[int]]
+
+
 class HdrSink:
     """Latency distributions. Only responses of outcome ok feed them; all outcomes are counted.
 
@@ -81,7 +84,7 @@ class HdrSink:
         self._groups: dict[_Key, _Group] = {}
         self._lock = RLock()
         self._started_unix_ns = PROCESS_ANCHOR.unix_ns_at(now_ns())
-        self._backlog: Backlog[tuple[_Group, str, list[int]]] = Backlog(self._record)
+        self._backlog: Backlog[_Batch] = Backlog(self._record)
 
     def started(self, request: RequestInfo) -> None:
         """Nothing to do: a sample exists when a response has ended."""
@@ -92,9 +95,7 @@ class HdrSink:
         with self._lock:
             group = self._group((timeline.model, tuple(sorted(timeline.tags.items()))))
             group.outcomes[timeline.outcome.value] += 1
-            group.coalesced_events += timeline.coalesced_events
-        if timeline.outcome is Outcome.OK:
-            self._backlog.add(_batches(group, timeline), len(timeline.events) + 1)
+        self._backlog.add(self._batches(group, timeline), len(timeline.events) + 1)
 
     def close(self) -> None:
         """Record what is queued."""
@@ -141,7 +142,18 @@ class HdrSink:
             group = self._groups.setdefault(key, _Group())
         return group
 
-    def _record(self, batch: tuple[_Group, str, list[int]]) -> None:
+    def _batches(self, group: _Group, timeline: Timeline) -> Iterator[_Batch]:
+        with self._lock:
+            group.coalesced_events += timeline.coalesced_events
+        if timeline.outcome is not Outcome.OK:
+            return
+        for metric in BUILTIN:
+            samples = metric.samples(timeline) if metric is not GAP_RAW else _limited_ns(timeline)
+            samples_ns = iter(samples)
+            while batch := list(islice(samples_ns, _BATCH_SAMPLES)):
+                yield group, metric.name, batch
+
+    def _record(self, batch: _Batch) -> None:
         group, metric, values_ns = batch
         with self._lock:
             group.record(metric, values_ns)
@@ -161,15 +173,6 @@ class HdrSink:
                 if metric.name in histograms
             },
         }
-
-
-def _batches(group: _Group, timeline: Timeline) -> Iterator[tuple[_Group, str, list[int]]]:
-    for metric in BUILTIN:
-        samples_ns = iter(
-            metric.samples(timeline) if metric is not GAP_RAW else _limited_ns(timeline)
-        )
-        while batch := list(islice(samples_ns, _BATCH_SAMPLES)):
-            yield group, metric.name, batch
 
 
 def _limited_ns(timeline: Timeline) -> Iterator[int]:

@@ -148,7 +148,7 @@ class TimedCall:
         with guard("ending a timed response"):
             self._end_reading()
             timeline = self.meter.finish(ended_ns, end, error_type)
-            if self.source is not None and self._info.streamed:
+            if self.source is not None and self.source.waited_ns and self._info.streamed:
                 timeline = replace(timeline, events=judged(timeline, self.source.waited_ns))
             if timeline.outcome in (Outcome.OK, Outcome.EMPTY) and end is not StreamEnd.EOF:
                 # The answer was complete; how its connection was put away is no part of it.
@@ -164,6 +164,8 @@ class TimedCall:
             return
         if self._reads_body:
             source.close_body()
+        # It has seen which bytes waited in the socket; the times of the pulls only let one suppose it.
+        self.consumer.supposes = False
         self.meter.stamp_source = source.stamp_source
         self.meter.clock_stepped = source.clock_stepped
 
@@ -194,13 +196,10 @@ def open_call(recorder: Recorder, request: HttpRequest) -> TimedCall | None:
 def judged(timeline: Timeline, waited_ns: Mapping[int, int]) -> Sequence[TokenEvent]:
     """Return the events, marked as the transport knows which gaps the consumer limited.
 
-    It has seen which bytes waited in the socket, where the times of the pulls only let one suppose it.
-    A gap is limited where they did and the consumer was away for half of it or more. A kernel stamp
-    is that of a read's last bytes, and so it is right for an event that came alone.
+    A gap is limited where bytes waited in the socket and the consumer was away for half of it or more.
+    A kernel stamp is that of a read's last bytes, and so it is right for an event that came alone.
     """
     events = timeline.events
-    if not waited_ns and not any(event.consumer_limited for event in events):
-        return events
     in_read = Counter(event.read for event in events)
     alone_is_exact = timeline.stamp_source == "kernel"
     marked: list[TokenEvent] = []
@@ -214,5 +213,5 @@ def judged(timeline: Timeline, waited_ns: Mapping[int, int]) -> Sequence[TokenEv
             and 0 < event.t_ns - before_ns <= 2 * away_ns
             and not (alone_is_exact and in_read[event.read] == 1)
         )
-        marked.append(event._replace(consumer_limited=limited))
+        marked.append(event if not limited else event._replace(consumer_limited=True))
     return tuple(marked)
