@@ -135,7 +135,7 @@ def _slow_consumer(seen: Seen) -> str:
 Chunks leave the server {GAP_MS:.0f} ms apart; the slow application works for {PAUSE_MS:.0f} ms on each of them.
 Shown is the mean of what is recorded a chunk, in ms, and of how many samples. {GAP_MS:.0f} is the server, {PAUSE_MS:.0f} is the application.
 "Together" are chunks that came in one read: their gap cannot be known, so it is counted and not recorded.
-phasemeter records every gap under the conventions' name; those that the application caused are marked, and left out of its own histograms and span attributes.
+Gaps that the application caused are marked, and are in phasemeter's `gap_raw` alone.
 
 {_table(heads, rows)}
 """

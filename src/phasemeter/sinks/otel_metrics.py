@@ -135,7 +135,8 @@ def _of_conventions(
         for first in (names.TIME_TO_FIRST_CHUNK, names.OLD_TIME_TO_FIRST_CHUNK):
             yield from _seconds(first, TTFE.samples(timeline), labels)
         for each in (names.TIME_PER_OUTPUT_CHUNK, names.OLD_TIME_PER_OUTPUT_CHUNK):
-            yield from _seconds(each, (gap_ns for gap_ns, _ in timeline.gaps()), labels)
+            # Not those that the application made itself: they are no time of the server's output.
+            yield from _seconds(each, timeline.gaps_ns(), labels)
     yield from _usage(timeline, labels, with_error)
 
 
