@@ -1,5 +1,8 @@
 """Costs are differences within a round; the documents say what was measured."""
 
+import subprocess
+import sys
+
 import pytest
 
 from benchmarks.comparison_page import comparison_text
@@ -121,3 +124,14 @@ def test_the_page_holds_all_that_it_shows(tmp_path):
 
     assert "phasemeter, metrics" in text
     assert "<script src" not in text
+
+
+def test_the_process_of_a_tool_needs_no_more_than_the_tool_and_us():
+    """A tool's environment has no extra of ours but the client libraries'."""
+    script = "import sys; sys.modules['httptools'] = None; import benchmarks.sdk_worker"
+
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
