@@ -7,11 +7,13 @@ import time
 import pytest
 
 from phasemeter.lab.listener import StampingListener
+from phasemeter.transports.arrivals import hold_stamping
 
 
 @pytest.fixture
 def pair():
     """(listener, its accepted connection, the client's socket)."""
+    stamping = hold_stamping()  # the kernel begins a while after the first socket has asked
     listener = StampingListener(socket.AF_INET)
     listener.bind(("127.0.0.1", 0))
     listener.listen(5)
@@ -19,8 +21,9 @@ def pair():
     accepted, address = listener.accept()
     assert address == client.getsockname()
     yield listener, accepted, client
-    for one in (client, accepted, listener):
-        one.close()
+    for one in (client, accepted, listener, stamping):
+        if one is not None:
+            one.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="receive stamps are Linux's")
