@@ -23,10 +23,7 @@ class AiohttpLoop:
         script = Path(__file__).with_name("aiohttp_client.py")
         return [
             *(str(environment / "bin" / "python"), str(script)),
-            *("--url", f"{load.url}/v1/completions", "--model", load.model),
-            *("--users", str(load.users), "--requests", str(load.requests)),
-            *("--tokens", str(load.tokens), "--prompt-tokens", str(load.prompt_tokens)),
-            *("--out", str(out / "result.json")),
+            *load.arguments(out),
         ]
 
     def read(self, out: Path) -> Reported:

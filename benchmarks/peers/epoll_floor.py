@@ -40,10 +40,7 @@ class EpollFloor:
         script = Path(__file__).with_name("floor_client.py")
         return [
             *(sys.executable, str(script), "--rest-ms", str(self._rest_ms)),
-            *("--url", f"{load.url}/v1/completions", "--model", load.model),
-            *("--users", str(load.users), "--requests", str(load.requests)),
-            *("--tokens", str(load.tokens), "--prompt-tokens", str(load.prompt_tokens)),
-            *("--out", str(out / "result.json")),
+            *load.arguments(out),
         ]
 
     def read(self, out: Path) -> Reported:

@@ -34,6 +34,15 @@ class Load:
     prompt_tokens: int
     tokens: int
 
+    def arguments(self, out: Path) -> list[str]:
+        """Return the command-line arguments of our own client scripts; they write `result.json`."""
+        return [
+            *("--url", f"{self.url}/v1/completions", "--model", self.model),
+            *("--users", str(self.users), "--requests", str(self.requests)),
+            *("--tokens", str(self.tokens), "--prompt-tokens", str(self.prompt_tokens)),
+            *("--out", str(out / "result.json")),
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class Reported:

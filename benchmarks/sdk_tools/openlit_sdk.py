@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from benchmarks.peers.environment import ensure
+from benchmarks.sdk_tools.bare import Bare
 from benchmarks.sdk_tools.tool import OPENTELEMETRY, Telemetry
 
 OPENAI_2 = "openai==2.54.0"
@@ -68,19 +69,12 @@ def _no_prices() -> str:
     return file.name
 
 
-class BareOpenai2:
+class BareOpenai2(Bare):
     """The openai client of OpenLIT's environment, as it comes."""
 
     name = "bare, openai 2"
     environment = "openlit"
     baseline = "bare, openai 2"
-    package = "openai"
-    note = ""
-    records_chunks = False
-    variables: Mapping[str, str] = MappingProxyType({})
 
     def install(self, environment: Path) -> None:
         install_openlit(environment)
-
-    def timed(self, client: Any, telemetry: Telemetry) -> Any:
-        return client

@@ -1,7 +1,6 @@
 """Our own faults must show in our own tests; the kernel stamps while they run."""
 
 import ssl
-import subprocess
 
 import pytest
 
@@ -19,22 +18,6 @@ def _stamping():
     yield
     if held is not None:
         held.close()
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory):
-    """A folder with the key and certificate of `localhost`."""
-    folder = tmp_path_factory.mktemp("tls")
-    command = [
-        *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
-        *("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"),
-        *("-keyout", folder / "key.pem", "-out", folder / "cert.pem"),
-    ]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("openssl is not installed")
-    return folder
 
 
 @pytest.fixture(scope="session")

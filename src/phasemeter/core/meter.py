@@ -96,9 +96,6 @@ class StreamMeter:
         self._status: int | None = None
         self._undo_coding: Decode | None = None
         self._framer: Framer | None = None
-        self._plain_framer: Framer | None = (
-            None  # the same, where no content coding is to be undone
-        )
         self._head = b""
         self._pending: list[tuple[int, bytes]] = []
         self._read = -1
@@ -145,11 +142,10 @@ class StreamMeter:
             if t_ns != self._read_ns:
                 self._read += 1
                 self._read_ns = t_ns
-            framer = self._plain_framer
+            framer = self._framer if self._undo_coding is None else None
+            # The usual read is one whole block with another piece of text: no need to split it off.
             if framer is not None and framer.is_between and matches(data, framer.end_mark):
-                repeat(
-                    repeats.running_count, t_ns, self._read
-                )  # the usual read: one more piece of text
+                repeat(repeats.running_count, t_ns, self._read)
                 continue
             for block in self._blocks(data):
                 if matches(block):
@@ -224,7 +220,6 @@ class StreamMeter:
             if form is None:
                 return []
             self._framer = self._framer_for(form)
-            self._plain_framer = self._framer if self._undo_coding is None else None
             data, self._head = self._head, b""
         return self._framer.split(data)
 

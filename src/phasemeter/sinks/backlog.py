@@ -7,7 +7,6 @@ to hold up and they are done at once. No threads.
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import Context
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from phasemeter.core.clock import NS_PER_US, now_ns
 from phasemeter.core.errors import guard
+from phasemeter.transports.dropped import running_loop
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
@@ -59,7 +59,7 @@ class Backlog(Generic[ItemT]):
                 return
             self._waiting_samples += samples
             self._jobs.append((iter(items), samples))
-        loop = _running_loop()
+        loop = running_loop()
         if loop is None:
             self.drain()
         elif self._scheduled_on is not loop:
@@ -92,8 +92,3 @@ class Backlog(Generic[ItemT]):
                         self._jobs.appendleft((job, samples))
                         return
             self._waiting_samples -= samples
-
-
-def _running_loop() -> AbstractEventLoop | None:
-    asyncio = sys.modules.get("asyncio")
-    return None if asyncio is None else asyncio._get_running_loop()

@@ -1,9 +1,13 @@
-"""What was dropped without a close: it is found by a finalizer, which must not call sinks."""
+"""Ways to an event loop from where one may not simply call: finalizers and other threads.
+
+What was dropped without a close is found by a finalizer, which must not call sinks.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from phasemeter.transports.recorder import Recorder
@@ -25,3 +29,12 @@ def report_later(
     recorder.postpone(abandon)
     if loop is not None and not loop.is_closed():
         loop.call_soon_threadsafe(abandon)
+
+
+def run_on(loop: AbstractEventLoop, act: Callable[[], object]) -> None:
+    """Call `act` on a loop: at once if that runs here, else soon, and never if it is closed."""
+    if running_loop() is loop:
+        act()
+    elif not loop.is_closed():
+        with suppress(RuntimeError):  # closed just now
+            loop.call_soon_threadsafe(act)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from contextvars import Context
 
 from phasemeter.transports.arrivals import Arrivals
+from phasemeter.transports.dropped import run_on
 from phasemeter.transports.read_queue import FOREVER_NS, ReadQueue
 from phasemeter.transports.stamping import AWAY_NS
 
@@ -66,11 +67,7 @@ class SocketReader:
 
     def close_body(self) -> None:
         """Read only when asked, once as often as `open_body` was called. From any thread."""
-        if asyncio._get_running_loop() is self._loop:
-            self._close_body()
-        elif not self._loop.is_closed():
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._close_body)
+        run_on(self._loop, self._close_body)
 
     async def read(self, timeout: float | None) -> tuple[int, bytes, int]:
         """Return the next read: its arrival, its bytes, and how long these may have waited unread.
