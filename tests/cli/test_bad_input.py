@@ -75,6 +75,8 @@ LOAD = ("load", "http://127.0.0.1:9/v1", "--users", "2", "--duration", "1s")
         (("nonsense",), ("nonsense",)),
         (("interference",), ("--lab", "--mixed")),
         (("interference", "--lab", "--mixed", "http://h/v1"), ("--lab",)),
+        (("interference", "--lab", "--conditions", "inject,x"), ("--conditions", "'x'", "mix")),
+        (("interference", "--lab", "--conditions", ""), ("--conditions", "''")),
         (("interference", "--lab", "--inject-tokens", "many"), ("--inject-tokens", "512")),
         (("interference", "--lab", "--mix", "a=100%:1/1"), ("--mix", "two")),
         (("interference", "--separated", "prefill=http://h"), ("--separated", "decode=URL")),

@@ -80,15 +80,17 @@ def tags(arm: str, condition: str, repeat: int, name: str) -> dict[str, str]:
 
 def make_run(
     *,
+    arms: tuple[str, ...] = ("mixed", "separated"),
     stall_ms: dict[str, float] | None = None,
     stall_every_ms: float = 200.0,
     short_ttft_ms: dict[str, float] | None = None,
     overlapping: bool = True,
     gpus: dict[str, int] | None = None,
 ) -> RunRecords:
-    """A whole run of two repeats on `mixed` and `separated`.
+    """A whole run of two repeats on `mixed` and `separated`, or on more topologies.
 
     Args:
+        arms: The topologies, in order.
         stall_ms: Length of each background stall, by arm.
         stall_every_ms: Time between injected prompts.
         short_ttft_ms: TTFT of short requests in the mix, by arm.
@@ -101,7 +103,7 @@ def make_run(
     marks: list[Mark] = []
     start_ms = 1_000.0
     for repeat in (1, 2):
-        for arm in ("mixed", "separated"):
+        for arm in arms:
             timelines += background(
                 arm, repeat, start_ms, stall_every_ms=stall_every_ms, stall_ms=stall_ms[arm]
             )
@@ -123,7 +125,7 @@ def make_run(
                 marks.append(mark(arm, condition, repeat, "measure", start_ms, start_ms + 3_000))
                 start_ms += 20_000
     issued = tuple(Issued(t.request_id, t.started_ns, t.tags) for t in timelines)
-    manifest = {"target": {"gpus": gpus or {"mixed": 2, "separated": 2}}}
+    manifest = {"target": {"gpus": gpus or dict.fromkeys(arms, 2)}}
     return RunRecords(Path("run"), manifest, tuple(timelines), issued, tuple(marks))
 
 

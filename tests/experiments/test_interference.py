@@ -40,7 +40,10 @@ def test_the_topologies_are_compared_in_both_directions(finding):
     assert factor(finding, f"{prefix}.together.all.throughput").value == pytest.approx(1, abs=0.05)
     assert "separated was better than mixed in gap p99 of the streams" in finding.verdict.text
     assert "separated was worse than mixed in TTFT p50 of short requests" in finding.verdict.text
-    assert "throughput of the mix" in finding.verdict.text.rpartition("No clear difference in")[2]
+    assert (
+        "throughput of the mix"
+        in finding.verdict.text.rpartition("No clear difference of separated in")[2]
+    )
 
 
 def test_every_topology_and_class_has_the_factors_that_are_promised(finding):
@@ -136,6 +139,52 @@ def test_without_overlap_nothing_can_be_said():
 
     assert finding.verdict.kind == "invalid"
     assert "no injected prompt overlapped" in finding.verdict.text
+
+
+def test_a_run_without_injection_is_judged_by_the_short_class():
+    """Short requests wait three times as long for their first token beside the long ones."""
+    run = make_run()
+    mix = tuple(mark for mark in run.marks if mark.condition != "inject")
+
+    finding = analyse(replace(run, marks=mix))
+
+    assert finding.verdict.kind == "none"  # 50 ms on mixed, alone and together
+    assert not any(".inject." in one.name for one in finding.factors)
+    assert finding.exposures == ()
+    slowed = analyse(
+        replace(make_run(short_ttft_ms={"mixed": 150.0, "separated": 50.0}), marks=mix)
+    )
+    assert slowed.verdict.kind == "interference"
+    assert "short requests beside the other class had TTFT p50 2.92 times" in slowed.verdict.text
+
+
+def test_a_run_of_injection_only_is_judged_by_it():
+    run = make_run()
+
+    finding = analyse(replace(run, marks=tuple(m for m in run.marks if m.condition == "inject")))
+
+    assert finding.verdict.kind == "interference"
+    assert not any(".together." in one.name for one in finding.factors)
+
+
+def test_each_later_topology_is_compared_with_the_first():
+    run = make_run(
+        arms=("mixed", "separated", "routed"),
+        stall_ms={"mixed": 100.0, "separated": 10.0, "routed": 50.0},
+        short_ttft_ms={"mixed": 50.0, "separated": 150.0, "routed": 50.0},
+    )
+
+    finding = analyse(run)
+
+    versus = {one.name.split(".")[0] for one in finding.factors if "_vs_" in one.name}
+    assert versus == {"separated_vs_mixed", "routed_vs_mixed"}
+    name = "inject.background.gap_p99"
+    assert factor(finding, f"separated_vs_mixed.{name}").value == pytest.approx(0.1, rel=0.01)
+    assert factor(finding, f"routed_vs_mixed.{name}").value == pytest.approx(0.5, rel=0.01)
+    for arm in ("separated", "routed"):
+        assert f"{arm} was better than mixed in gap p99 of the streams" in finding.verdict.text
+        assert f"On {arm}, injecting prompts took" in finding.verdict.text
+    assert len({arm.topology for arm in finding.arms}) == 3
 
 
 def test_unequal_gpu_counts_are_not_compared():

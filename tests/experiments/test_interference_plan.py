@@ -1,10 +1,8 @@
+from dataclasses import replace
 from itertools import groupby
 
-from phasemeter.experiments.interference_plan import (
-    LAB_SETTINGS,
-    InterferenceSettings,
-    arm_runs,
-)
+from phasemeter.experiments.interference_plan import arm_runs
+from phasemeter.experiments.interference_settings import LAB_SETTINGS, InterferenceSettings
 from phasemeter.load.plan import TimedFlow
 
 ARMS = ("mixed", "separated")
@@ -66,3 +64,17 @@ def test_the_lab_measures_for_about_two_minutes():
     runs = arm_runs(LAB_SETTINGS, ARMS)
 
     assert 90 <= sum(run.plan.duration_s for run in runs) <= 135
+
+
+def test_only_the_conditions_asked_for_are_run_on_any_number_of_topologies():
+    settings = replace(LAB_SETTINGS, conditions=("inject",))
+
+    runs = arm_runs(settings, ("a", "b", "c"))
+
+    assert [(run.arm, run.repeat) for run in runs] == [
+        *(("a", 1), ("b", 1), ("c", 1)),
+        *(("c", 2), ("b", 2), ("a", 2)),
+    ]
+    assert {run.condition for run in runs} == {"inject"}
+    mix = arm_runs(replace(settings, conditions=("mix",)), ("a",))
+    assert {run.condition for run in mix} == {"short_alone", "long_alone", "together"}

@@ -181,3 +181,11 @@ def test_an_interference_run_without_anything_still_has_a_page(tmp_path):
 
     assert page.figures == {}
     assert "Nothing can be said" in " ".join(page.text)
+
+
+def test_a_run_without_injection_has_no_drawings_of_one(tmp_path):
+    path = write_interference_run(tmp_path, conditions=("mix",))
+
+    page = parse(page_of(path, analyse=analyse))
+
+    assert set(page.figures) == {"ttft", "throughput"}

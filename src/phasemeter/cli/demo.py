@@ -21,6 +21,6 @@ def command(output: Path | None, *, as_json: bool) -> int:
     what it measured, whichever way that falls; `phasemeter interference --lab` has the knobs.
     """
     from phasemeter.cli.experiment import run_on_lab
-    from phasemeter.experiments.interference_plan import LAB_SETTINGS
+    from phasemeter.experiments.interference_settings import LAB_SETTINGS
 
     return run_on_lab(LAB_SETTINGS, "mixed", output, timeout_s=_TIMEOUT_S, as_json=as_json)

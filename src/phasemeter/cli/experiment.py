@@ -11,8 +11,10 @@ import click
 from phasemeter.cli.options import show_report
 from phasemeter.cli.progress import RunProgress, run_progress
 from phasemeter.core.errors import UsageError
+from phasemeter.experiments.arm_run import ArmRun
 from phasemeter.experiments.carry_out import carry_out
-from phasemeter.experiments.interference_plan import ArmRun, InterferenceSettings, arm_runs
+from phasemeter.experiments.interference_plan import arm_runs
+from phasemeter.experiments.interference_settings import InterferenceSettings
 from phasemeter.load import run_folder
 from phasemeter.load.job import Progress
 from phasemeter.load.launch import WorkerFailedError

@@ -22,6 +22,7 @@ from phasemeter.cli.options import (
 from phasemeter.core.errors import UsageError
 
 if TYPE_CHECKING:
+    from phasemeter.experiments.interference_settings import Condition
     from phasemeter.load.target import Target
     from phasemeter.load.workload import RequestClass
 
@@ -56,6 +57,11 @@ _SEPARATED_FORM = "prefill=URL,decode=URL (each may come several times)"
 @click.option("--model", help="Model to ask for; by default the only one the server lists.")
 @click.option("--gpus-per-instance", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(
+    "--conditions",
+    metavar="inject,mix",
+    help="What is run: inject, mix or both, which is the default.",
+)
+@click.option(
     "--background-users", type=click.IntRange(min=1), help="Streams that decode all the time."
 )
 @click.option(
@@ -87,6 +93,7 @@ def command(
     policy: str,
     model: str | None,
     gpus_per_instance: int,
+    conditions: str | None,
     background_users: int | None,
     inject_tokens: str | None,
     inject_rate: float | None,
@@ -115,7 +122,7 @@ def command(
         run_experiment,
         run_on_lab,
     )
-    from phasemeter.experiments.interference_plan import LAB_SETTINGS, InterferenceSettings
+    from phasemeter.experiments.interference_settings import LAB_SETTINGS, InterferenceSettings
     from phasemeter.load import run_folder
 
     if lab == bool(mixed_urls or separated):
@@ -126,6 +133,7 @@ def command(
             msg = f"{name}: {per_s} is no rate; accepted: up to {MOST_PER_S:,} per second"
             raise UsageError(msg)
     changes = {
+        "conditions": None if conditions is None else _conditions(conditions),
         "background_users": background_users,
         "inject_prompt_tokens": None if inject_tokens is None else _lengths(inject_tokens),
         "injections_per_s": inject_rate,
@@ -201,6 +209,18 @@ def _instances(text: str) -> tuple[list[str], list[str]]:
         msg = f"--separated: {text!r} lacks an instance; accepted: {_SEPARATED_FORM}"
         raise UsageError(msg)
     return urls["prefill"], urls["decode"]
+
+
+def _conditions(text: str) -> tuple[Condition, ...]:
+    from phasemeter.experiments.interference_settings import CONDITIONS
+
+    wanted = {item.strip() for item in text.split(",")}
+    unknown = sorted(wanted.difference(CONDITIONS))
+    if unknown:
+        accepted = ", ".join(CONDITIONS)
+        msg = f"--conditions: {unknown[0]!r} is no condition; accepted: {accepted}, or several"
+        raise UsageError(msg)
+    return tuple(one for one in CONDITIONS if one in wanted)
 
 
 def _lengths(text: str) -> tuple[int, ...]:

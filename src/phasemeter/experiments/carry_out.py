@@ -7,7 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from phasemeter.core.clock import NS_PER_S
-from phasemeter.experiments.interference_plan import ArmRun, InterferenceSettings
+from phasemeter.experiments.arm_run import ArmRun
+from phasemeter.experiments.interference_settings import InterferenceSettings
 from phasemeter.load import run_folder
 from phasemeter.load.job import Progress
 from phasemeter.load.launch import run_plan

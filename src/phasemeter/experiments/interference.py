@@ -31,13 +31,13 @@ def analyse(run: RunRecords) -> Finding:
     """Return the finding of an interference run, also of one that was cut off."""
     records = InterferenceRecords(run)
     arms = records.arms()
-    overlaps = {arm: _overlap(records, arm) for arm in arms}
+    overlaps = {arm: _overlap(records, arm) for arm in arms if records.measured(arm, "inject")}
     factors: list[Factor] = []
     for arm in arms:
         factors += _inject_factors(records, arm)
         factors += _mix_factors(records, arm)
-    if len(arms) == 2:
-        factors += _topology_factors(records, *arms)
+    for other in arms[1:]:
+        factors += _topology_factors(records, arms[0], other)
     evidence = Evidence(
         factors={factor.name: factor for factor in factors},
         overlaps=overlaps,
@@ -51,7 +51,7 @@ def analyse(run: RunRecords) -> Finding:
         factors=tuple(factors),
         arms=tuple(arm_of(records, part) for part in records.parts()),
         exposures=tuple(one for overlap in overlaps.values() for one in overlap.exposures),
-        notes=notes_on(evidence, arms),
+        notes=notes_on(evidence),
     )
 
 
@@ -61,6 +61,8 @@ def _overlap(records: InterferenceRecords, arm: str) -> Overlap:
 
 
 def _inject_factors(records: InterferenceRecords, arm: str) -> list[Factor]:
+    if not records.measured(arm, "inject"):
+        return []
     of = records.stretches(Part(arm, "inject", "inject"), BACKGROUND)
     against = records.stretches(Part(arm, "inject", "baseline"), BACKGROUND)
     return [
@@ -77,6 +79,8 @@ def _inject_factors(records: InterferenceRecords, arm: str) -> list[Factor]:
 def _mix_factors(records: InterferenceRecords, arm: str) -> list[Factor]:
     factors = []
     for class_name, alone_condition in records.mix_classes().items():
+        if not records.measured(arm, "together"):
+            continue
         alone = records.stretches(Part(arm, alone_condition, "measure"), class_name)
         together = records.stretches(Part(arm, "together", "measure"), class_name)
         factors += [
@@ -101,6 +105,8 @@ def _topology_factors(records: InterferenceRecords, first: str, second: str) -> 
     ]
     factors = []
     for condition, phase, names, statistics in cases:
+        if not all(records.measured(arm, condition) for arm in (first, second)):
+            continue
         of = records.stretches(Part(second, condition, phase), *names)
         against = records.stretches(Part(first, condition, phase), *names)
         label = names[0] if len(names) == 1 else "all"

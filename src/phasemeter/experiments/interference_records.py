@@ -88,6 +88,10 @@ class InterferenceRecords:
             if (arm, condition, phase) in measured
         ]
 
+    def measured(self, arm: str, condition: str) -> bool:
+        """Whether a condition was carried out on a topology at least once."""
+        return any((mark.arm, mark.condition) == (arm, condition) for mark in self._marks)
+
     def mix_classes(self) -> dict[str, str]:
         """Classes of the mix, each with the condition in which it was alone."""
         return {key[3]: key[1] for key in sorted(self._groups, reverse=True) if key[1] in ALONE}

@@ -39,34 +39,52 @@ class Evidence:
 
 
 def judge(evidence: Evidence, arms: Sequence[str]) -> Verdict:
-    """Return the verdict over the first topology, with what the second one does to it."""
+    """Return the verdict over the first topology, with what each other one does to it."""
     reason = _reason_against(evidence, arms)
     if reason is not None:
         return Verdict("invalid", reason)
     first = arms[0]
-    main = evidence.factors[f"{first}.inject.background.gap_p99"]
-    interferes = main.ci95 is not None and main.ci95[0] > RELEVANT_FACTOR
+    interferes = any(
+        factor.ci95 is not None and factor.ci95[0] > RELEVANT_FACTOR
+        for factor in _judged(evidence, first)
+    )
     if interferes:
         sentences = [f"Interference was shown on {first}."]
     else:
         sentences = [f"No interference above {RELEVANT_FACTOR} times was shown on {first}."]
-    sentences += [_inject_sentence(evidence, arm) for arm in arms]
-    if len(arms) == 2:
-        sentences += _comparison(evidence, arms)
+    for arm in arms:
+        sentences += [_inject_sentence(evidence, arm), _mix_sentence(evidence, arm)]
+    for other in arms[1:]:
+        sentences += _comparison(evidence, first, other)
     return Verdict("interference" if interferes else "none", " ".join(filter(None, sentences)))
 
 
-def notes_on(evidence: Evidence, arms: Sequence[str]) -> tuple[str, ...]:
+def _judged(evidence: Evidence, arm: str) -> list[Factor]:
+    """Return the factors that decide: of injection where there was one, else of the short class."""
+    if arm in evidence.overlaps:
+        names = [f"{arm}.inject.background.gap_p99"]
+    else:
+        short = _mix_classes(evidence, f"{arm}.together.")[:1]
+        names = [
+            f"{arm}.together.{name}.{one}" for name in short for one in ("gap_p99", "ttft_p50")
+        ]
+    return [evidence.factors[name] for name in names]
+
+
+def notes_on(evidence: Evidence) -> tuple[str, ...]:
     """Return sentences on what was not shown, and on how to read the figures."""
     notes = [
-        "A gap counts as exposed when it overlaps the time from an injected prompt's sending to its "
-        "first token; that time holds the prompt's queue too.",
         "Intervals are 95 % bootstrap intervals over blocks of half a second (gaps, throughput) or "
         "over requests (TTFT) of this one session; they say nothing about another machine, model or "
         "mix. Where samples are too few for one, there is none.",
     ]
-    for arm in arms:
-        overlap = evidence.overlaps[arm]
+    if evidence.overlaps:
+        notes.insert(
+            0,
+            "A gap counts as exposed when it overlaps the time from an injected prompt's sending to "
+            "its first token; that time holds the prompt's queue too.",
+        )
+    for arm, overlap in evidence.overlaps.items():
         if overlap.exposed_share is not None:
             notes.append(
                 f"{arm}: {overlap.exposed_share:.0%} of {overlap.gaps} background gaps under "
@@ -86,8 +104,7 @@ def _reason_against(evidence: Evidence, arms: Sequence[str]) -> str | None:
     gpus = {evidence.gpus.get(arm) for arm in arms}
     if len(gpus) > 1:
         return f"Invalid: the topologies have unequal GPU counts ({evidence.gpus})."
-    for arm in arms:
-        overlap = evidence.overlaps[arm]
+    for arm, overlap in evidence.overlaps.items():
         if overlap.gaps < MIN_GAPS:
             return (
                 f"Invalid: only {overlap.gaps} background gaps under injection on {arm}; "
@@ -95,12 +112,18 @@ def _reason_against(evidence: Evidence, arms: Sequence[str]) -> str | None:
             )
         if not overlap.exposures:
             return f"Invalid: no injected prompt overlapped a background stream on {arm}."
-    if evidence.factors[f"{arms[0]}.inject.background.gap_p99"].value is None:
-        return f"Invalid: there is no baseline of the background streams on {arms[0]}."
+    judged = _judged(evidence, arms[0])
+    if not judged:
+        return f"Invalid: no condition that can be judged was completed on {arms[0]}."
+    if all(factor.value is None for factor in judged):
+        alone = "baseline of the background streams" if evidence.overlaps else "short class alone"
+        return f"Invalid: there is no {alone} to compare with on {arms[0]}."
     return None
 
 
 def _inject_sentence(evidence: Evidence, arm: str) -> str:
+    if arm not in evidence.overlaps:
+        return ""
     factor = evidence.factors[f"{arm}.inject.background.gap_p99"]
     before, after = (evidence.gap_p99_ms.get(f"{arm}.{phase}") for phase in ("baseline", "inject"))
     if before is None or after is None:
@@ -112,9 +135,24 @@ def _inject_sentence(evidence: Evidence, arm: str) -> str:
     )
 
 
-def _comparison(evidence: Evidence, arms: Sequence[str]) -> list[str]:
+def _mix_sentence(evidence: Evidence, arm: str) -> str:
+    """Say what the other class did to the short one, where only that can be judged."""
+    if evidence.overlaps:
+        return ""
+    short = next(iter(_mix_classes(evidence, f"{arm}.together.")), None)
+    if short is None:
+        return ""
+    changes = _list(
+        [
+            f"{words} {_times(evidence.factors[f'{arm}.together.{short}.{one}'])}"
+            for one, words in (("ttft_p50", "TTFT p50"), ("gap_p99", "gap p99"))
+        ]
+    )
+    return f"On {arm}, {short} requests beside the other class had {changes} of that alone."
+
+
+def _comparison(evidence: Evidence, first: str, second: str) -> list[str]:
     """Say for what the second topology was better, worse, and not clearly different."""
-    first, second = arms
     better, worse, unclear = [], [], []
     for name, words in _compared(evidence, f"{second}_vs_{first}"):
         factor = evidence.factors[name]
@@ -135,7 +173,7 @@ def _comparison(evidence: Evidence, arms: Sequence[str]) -> list[str]:
         if items:
             sentences.append(f"At {told}, {second} was {label} than {first} in {_list(items)}.")
     if unclear:
-        sentences.append(f"No clear difference in {_list(unclear)}.")
+        sentences.append(f"No clear difference of {second} in {_list(unclear)}.")
     return sentences
 
 

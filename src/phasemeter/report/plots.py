@@ -91,6 +91,25 @@ def load_plots(run: RunRecords, samples: Mapping[str, Samples]) -> list[Plot]:
 def interference_plots(run: RunRecords, finding: Finding) -> list[Plot]:
     """Return the drawings of an interference run."""
     return [
+        *(_inject_plots(run, finding) if injected_topologies(run) else ()),
+        Plot(
+            "ttft",
+            "Time to first token by class and arm",
+            "p50, p90 and p99 of each class: alone and together with the other class, on each "
+            "topology.",
+            _drawn(ttft_by_arm(finding)),
+        ),
+        Plot(
+            "throughput",
+            "Throughput by arm",
+            "Output tokens per second of the ok responses over each arm's whole time.",
+            throughput_by_arm(finding.arms) if finding.arms else None,
+        ),
+    ]
+
+
+def _inject_plots(run: RunRecords, finding: Finding) -> list[Plot]:
+    return [
         *_inject_rasters(run),
         Plot(
             "gaps",
@@ -105,19 +124,6 @@ def interference_plots(run: RunRecords, finding: Finding) -> list[Plot]:
             "Each dot is one injected prompt: the longest background gap that overlaps its [sent, "
             "first token], over its length. Dotted: p99 of the gaps before the injection.",
             _drawn(interference_curve(run, finding.exposures)),
-        ),
-        Plot(
-            "ttft",
-            "Time to first token by class and arm",
-            "p50, p90 and p99 of each class: alone and together with the other class, on each "
-            "topology.",
-            _drawn(ttft_by_arm(finding)),
-        ),
-        Plot(
-            "throughput",
-            "Throughput by arm",
-            "Output tokens per second of the ok responses over each arm's whole time.",
-            throughput_by_arm(finding.arms) if finding.arms else None,
         ),
     ]
 

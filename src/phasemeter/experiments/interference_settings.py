@@ -1,0 +1,74 @@
+"""How the interference experiment is run: the sizes that a user may change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from phasemeter.load.workload import RequestClass
+
+Condition = Literal["inject", "mix"]
+CONDITIONS: tuple[Condition, ...] = get_args(Condition)
+"""What can be done to a topology, in the order in which it is done."""
+
+_BACKGROUND = RequestClass("background", 64, 256)
+_MIX = (RequestClass("short", 256, 128, 0.6), RequestClass("long", 3000, 100, 0.4))
+
+
+@dataclass(frozen=True, slots=True)
+class InterferenceSettings:
+    """How the experiment is run; the defaults suit a server on one GPU.
+
+    Attributes:
+        conditions: Which conditions are run.
+        background_users: Streams that decode all the time.
+        background: What they ask for.
+        inject_prompt_tokens: Lengths of the injected prompts, taken in turn.
+        inject_output_tokens: Tokens generated for an injected prompt.
+        injections_per_s: Injected prompts per second.
+        prime_s: Time for the background to get going.
+        baseline_s: Background alone.
+        inject_s: Background with injected prompts.
+        recovery_s: Background alone again.
+        mix: The two classes of the mix condition, the short one first; shares split the rate.
+        rate_per_s: Requests per second of both classes together.
+        mix_s: Time in which the requests of a mix condition arrive.
+        drain_s: Time for the last answers of a condition.
+        repeats: How often everything is run.
+        seed: Source of everything drawn.
+    """
+
+    conditions: tuple[Condition, ...] = CONDITIONS
+    background_users: int = 8
+    background: RequestClass = _BACKGROUND
+    inject_prompt_tokens: tuple[int, ...] = (512, 1024, 2048, 4096)
+    inject_output_tokens: int = 8
+    injections_per_s: float = 2.0
+    prime_s: float = 2.0
+    baseline_s: float = 10.0
+    inject_s: float = 15.0
+    recovery_s: float = 2.0
+    mix: tuple[RequestClass, RequestClass] = _MIX
+    rate_per_s: float = 4.0
+    mix_s: float = 15.0
+    drain_s: float = 20.0
+    repeats: int = 2
+    seed: int = 1
+
+
+LAB_SETTINGS = InterferenceSettings(
+    background_users=8,
+    background=RequestClass("background", 8, 320),
+    inject_prompt_tokens=(192, 320, 448),
+    inject_output_tokens=8,
+    injections_per_s=4.0,
+    prime_s=1.0,
+    baseline_s=4.0,
+    inject_s=6.0,
+    recovery_s=1.0,
+    mix=(RequestClass("short", 32, 32, 0.7), RequestClass("long", 512, 16, 0.3)),
+    rate_per_s=7.0,
+    mix_s=6.0,
+    drain_s=8.0,
+)
+"""Sizes at which two cores of the lab engine show the effect in about two minutes."""
