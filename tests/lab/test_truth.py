@@ -62,4 +62,5 @@ def test_lines_are_served_oldest_first():
         "end_ns": 2,
         "prefill_tokens": 3,
         "decode_tokens": 4,
+        "role": "both",
     }

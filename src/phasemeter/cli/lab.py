@@ -32,10 +32,10 @@ def command() -> None:
 )
 @click.option(
     "--role",
-    type=click.Choice(["both", "prefill", "decode"]),
+    type=click.Choice(["both", "prefill", "decode", "elastic"]),
     default="both",
     show_default=True,
-    help="Whole requests, or one leg of separated serving.",
+    help="Whole requests, one leg of separated serving, or all of these in turns.",
 )
 @click.option(
     "--token-budget",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 ModelSize = Literal["base", "tiny"]
 Policy = Literal["mixed", "chunked", "prefill-first"]
-Role = Literal["both", "prefill", "decode"]
+Role = Literal["both", "prefill", "decode", "elastic"]
 
 MODEL_SIZES: tuple[ModelSize, ...] = get_args(ModelSize)
 POLICIES: tuple[Policy, ...] = get_args(Policy)
@@ -28,7 +28,8 @@ class EngineConfig:
         model_size: `base` (24 M parameters) for measuring, `tiny` for tests.
         seed: Seed of the random weights; the same seed gives the same weights in every process.
         policy: How a step is filled, see `phasemeter.lab.schedule`.
-        role: `both` serves whole requests; `prefill` and `decode` serve one leg of a hand-off.
+        role: `both` serves whole requests; `prefill` and `decode` serve one leg of a hand-off;
+            `elastic` serves all of these in turns, see `phasemeter.lab.elastic`.
         token_budget: Tokens per step, used by policy `chunked` only; more than `max_num_seqs`.
         max_num_seqs: KV cache slots, so sequences served or held at a time.
         max_model_len: Longest prompt plus output, in tokens.
@@ -74,6 +75,9 @@ class EngineConfig:
                 f"token_budget must be more than max_num_seqs ({self.max_num_seqs}), "
                 f"got {self.token_budget!r}"
             )
+            raise ValueError(msg)
+        if self.role == "elastic" and self.max_num_seqs < 2:
+            msg = f"max_num_seqs must be 2 or more for role elastic, got {self.max_num_seqs!r}"
             raise ValueError(msg)
         if not (math.isfinite(self.lease_s) and self.lease_s > 0):
             msg = f"lease_s must be a finite number > 0, got {self.lease_s!r}"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from phasemeter.lab.elastic import ElasticRole, may_hold
 from phasemeter.lab.handoff import HandoffError, KVPuller, PublishedCache
 from phasemeter.lab.kvcache import KVCache
 from phasemeter.lab.model import MAX_ROWS, Model, Segment
@@ -24,18 +25,22 @@ from phasemeter.lab.shape import shape_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
-    from phasemeter.lab.config import EngineConfig
+    from phasemeter.lab.config import EngineConfig, Role
     from phasemeter.lab.request import Request, TokenOut
 
 
 @dataclass(frozen=True, slots=True)
 class StepTruth:
-    """What one step computed, and when; `prefill_tokens` are all prompt tokens in it."""
+    """What one step computed, and when; `prefill_tokens` are all prompt tokens in it.
+
+    `role` is the engine's, or the turn that an elastic engine took.
+    """
 
     start_ns: int
     end_ns: int
     prefill_tokens: int
     decode_tokens: int
+    role: Role = "both"
 
 
 class Engine:
@@ -60,19 +65,25 @@ class Engine:
         slots, max_len = config.max_num_seqs, config.max_model_len
         self.published: PublishedCache | None = None
         self._puller: KVPuller | None = None
-        if config.role == "prefill":
+        self.elastic = ElasticRole(slots) if config.role == "elastic" else None
+        if config.role in ("prefill", "elastic"):
             lease_ns = int(config.lease_s * 1e9)
             self.published = PublishedCache(self.shape, config.seed, slots, max_len, lease_ns)
             self._cache = self.published.cache
         else:
             self._cache = KVCache.private(self.shape, slots, max_len)
-        if config.role == "decode":
+        if config.role in ("decode", "elastic"):
             self._puller = KVPuller(self.shape, config.seed, self._cache)
 
     @property
     def has_work(self) -> bool:
         """Whether any request is unfinished."""
         return bool(self.waiting or self.running)
+
+    @property
+    def role(self) -> Role:
+        """Present role: the configured one, or the turn of an elastic engine."""
+        return self.config.role if self.elastic is None else self.elastic.turn
 
     @property
     def used_slots(self) -> int:
@@ -146,7 +157,8 @@ class Engine:
         for request, output in outputs:
             self._deliver(request, output, end_ns)
         prefill_tokens = sum(tokens for _, tokens in prompts)
-        return StepTruth(start_ns, end_ns, prefill_tokens, len(work) - len(prompts))
+        decode_tokens = len(work) - len(prompts)
+        return StepTruth(start_ns, end_ns, prefill_tokens, decode_tokens, self.role)
 
     def _release_slots(self) -> None:
         for request in [r for r in (*self.running, *self.waiting) if r.cancelled]:
@@ -165,8 +177,10 @@ class Engine:
     def _pull_waiting(self) -> None:
         if self._puller is None:
             return
-        while self.waiting and self._free_slots:
-            request = self.waiting[0]
+        all_are_pulled = self.elastic is None
+        for request in [r for r in self.waiting if all_are_pulled or r.remote is not None]:
+            if not self._free_slots:
+                return
             self._start([request], self._clock())
             try:
                 self._pull(self._puller, request)
@@ -184,14 +198,35 @@ class Engine:
 
     def _plan(self) -> list[tuple[Request, int]]:
         prompts = [request for request in self.running if not request.is_decode_row]
-        prompts += islice(self.waiting, len(self._free_slots))
+        prompts += self._startable()
+        decodes = [request for request in self.running if request.is_decode_row]
+        if self.elastic is not None:
+            turn = self.elastic.take(prompts=len(prompts), streams=len(decodes))
+            prompts, decodes = (prompts, []) if turn == "prefill" else ([], decodes)
         return plan_step(
             self.config.policy,
-            decodes=[request for request in self.running if request.is_decode_row],
+            decodes=decodes,
             prompts=prompts,
             token_budget=self.config.token_budget,
             max_model_len=self.config.max_model_len,
         )
+
+    def _startable(self) -> list[Request]:
+        """Return the waiting prompts, in order, that may have a slot now."""
+        slots = len(self._free_slots)
+        if self.elastic is None or self.published is None:
+            return list(islice(self.waiting, slots))
+        held = self.published.held_slots + sum(request.holds_kv for request in self.running)
+        hand_offs = may_hold(self.config.max_num_seqs) - held
+        startable: list[Request] = []
+        for request in self.waiting:
+            if request.remote is not None:
+                continue
+            hand_offs -= request.holds_kv
+            if len(startable) == slots or hand_offs < 0:
+                break
+            startable.append(request)
+        return startable
 
     def _start(self, requests: Sequence[Request], now_ns: int) -> None:
         """Move requests, the first of those waiting, into slots."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from phasemeter.lab.elastic import TURNS
 
 if TYPE_CHECKING:
     from phasemeter.lab.engine import Engine, StepTruth
@@ -27,6 +30,10 @@ class EngineMetrics:
         self._prompt_tokens = self._counter("vllm:prompt_tokens", "Prompt tokens computed.")
         self._output_tokens = self._counter("vllm:generation_tokens", "Tokens generated.")
         self._steps = self._counter("phasemeter_lab_steps", "Engine steps.")
+        self._role = engine.role
+        self._switches = self._counter(
+            "phasemeter_lab_role_switches", "Changes of role; 0 unless the role is elastic."
+        )
         self._outcomes = Counter(
             "phasemeter_lab_requests", "Ended requests.", ["outcome"], registry=self._registry
         )
@@ -46,6 +53,9 @@ class EngineMetrics:
     def count_step(self, step: StepTruth) -> None:
         """Count what a step computed."""
         self._steps.inc()
+        if step.role != self._role:
+            self._role = step.role
+            self._switches.inc()
         self._prompt_tokens.inc(step.prefill_tokens)
 
     def count_token(self, gap_ns: int | None) -> None:
@@ -87,6 +97,11 @@ class EngineMetrics:
             gauge("phasemeter_lab_handoffs_expired", "Leases that ran out.").set_function(
                 lambda: published.expired_total
             )
+        role = Gauge(
+            "phasemeter_lab_role", "1 for the present role.", ["role"], registry=self._registry
+        )
+        for name in TURNS if engine.elastic is not None else (config.role,):
+            role.labels(name).set_function(partial(_has_role, engine, name))
         info = Gauge(
             "phasemeter_lab_info", "Settings.", ["role", "policy"], registry=self._registry
         )
@@ -104,3 +119,7 @@ class EngineMetrics:
         labels = list(self._engine_labels)
         histogram = Histogram(name, text, labels, registry=self._registry, buckets=_SECONDS)
         return histogram.labels(**self._engine_labels)
+
+
+def _has_role(engine: Engine, name: str) -> float:
+    return float(engine.role == name)

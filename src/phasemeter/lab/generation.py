@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from phasemeter.lab.asgi import Receive, Send
+    from phasemeter.lab.config import Role
     from phasemeter.lab.engine import Engine
     from phasemeter.lab.protocol import Call
     from phasemeter.lab.truth import Outcome
@@ -89,8 +90,16 @@ class Generation:
             watcher.cancel()
             self._engine.cancel(self.request)  # when this task is cancelled; else it has ended
             finished_ns = time.monotonic_ns()
-            role = self._engine.config.role
+            role = self._role()
             self._on_end(RequestTruth(self.request, self._emit_ns, finished_ns, outcome, role))
+
+    def _role(self) -> Role:
+        """Return the engine's role, or the leg that this request was for an elastic engine."""
+        if self._engine.elastic is None:
+            return self._engine.config.role
+        if self._call.holds_kv:
+            return "prefill"
+        return "decode" if self._call.remote else "both"
 
     async def _cancel_on_disconnect(self, receive: Receive) -> None:
         await wait_for_disconnect(receive)

@@ -28,6 +28,7 @@ _ROLE_NEEDS: dict[Role, str] = {
     "both": "neither kv_transfer_params.do_remote_decode nor do_remote_prefill",
     "prefill": "kv_transfer_params.do_remote_decode = true",
     "decode": "kv_transfer_params.do_remote_prefill = true",
+    "elastic": "at most one of kv_transfer_params.do_remote_decode and do_remote_prefill",
 }
 
 
@@ -155,7 +156,8 @@ def _hand_off(fields: Fields, role: Role) -> tuple[bool, RemoteKV | None]:
     params = _object(fields, "kv_transfer_params")
     holds_kv = _flag(params, "do_remote_decode")
     pulls = _flag(params, "do_remote_prefill")
-    if (holds_kv, pulls) != (role == "prefill", role == "decode"):
+    served = (role == "prefill", role == "decode")
+    if (holds_kv and pulls) if role == "elastic" else (holds_kv, pulls) != served:
         msg = f"this instance has the role {role!r} and serves requests with {_ROLE_NEEDS[role]}"
         raise ApiError(msg, param="kv_transfer_params")
     return holds_kv, _remote(params) if pulls else None

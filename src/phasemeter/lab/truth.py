@@ -29,7 +29,7 @@ class RequestTruth:
         emit_ns: Instant before the socket write of each token event; empty if not streamed.
         finished_ns: After the last write, or when the request was given up.
         outcome: How it ended.
-        role: Role of the engine.
+        role: Role of the engine; the leg that it served where the engine is elastic.
     """
 
     request: Request
@@ -93,10 +93,16 @@ class TruthLog:
 
     def step_lines(self) -> str:
         """Return the kept steps as JSON lines, oldest first."""
-        line = '{{"start_ns":{},"end_ns":{},"prefill_tokens":{},"decode_tokens":{}}}\n'
+        line = '{{"start_ns":{},"end_ns":{},"prefill_tokens":{},"decode_tokens":{},"role":"{}"}}\n'
         return "".join(
             [
-                line.format(step.start_ns, step.end_ns, step.prefill_tokens, step.decode_tokens)
+                line.format(
+                    step.start_ns,
+                    step.end_ns,
+                    step.prefill_tokens,
+                    step.decode_tokens,
+                    step.role,
+                )
                 for step in self._steps
             ]
         )
