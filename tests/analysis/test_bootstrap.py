@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasemeter.analysis.bootstrap import Quantile, ratio_interval
+from phasemeter.analysis.bootstrap import Quantile, ratio_interval, resample
 
 MEDIAN = Quantile(0.5)
 
@@ -153,3 +153,30 @@ def test_too_few_blocks_give_a_ratio_without_an_interval(paired):
     ratio = ratio_interval([np.array([6.0])] * 4, [np.array([2.0])] * 4, np.mean, paired=paired)
 
     assert ratio == (3.0, None, None)
+
+
+def test_statistics_resampled_once_compare_like_the_ratio_of_both_sides():
+    rng = np.random.default_rng(4)
+    a = [rng.exponential(2.0, 40) for _ in range(30)]
+    b = [rng.exponential(1.0, 40) for _ in range(30)]
+    median, mean = resample(a, [0.5, None], seed=1)
+    against, _ = resample(b, [0.5, None], seed=2)
+
+    ratio, direct = median.ratio(against), ratio_interval(a, b, Quantile(0.5))
+
+    assert ratio.value == direct.value
+    assert ratio.lo == pytest.approx(direct.lo, rel=0.05)
+    assert ratio.hi == pytest.approx(direct.hi, rel=0.05)
+    lo, hi = mean.interval()
+    assert lo < 2 < hi
+    assert mean.value == pytest.approx(np.concatenate(a).mean())
+
+
+def test_a_resampled_statistic_without_enough_blocks_has_no_interval():
+    one, none = resample([np.arange(9.0)], [0.5], seed=1), resample([np.empty(0)], [0.5], seed=1)
+
+    assert one[0].value == 4
+    assert one[0].interval() is None
+    assert one[0].ratio(one[0]) == (1, None, None)
+    assert none[0].value is None
+    assert one[0].ratio(none[0]) == (None, None, None)

@@ -166,6 +166,31 @@ def test_the_experiment_runs_on_both_topologies_and_gives_a_verdict(tmp_path):
     assert document["requests"]["ok"] == document["requests"]["issued"]
 
 
+@pytest.mark.skipif(
+    len(getattr(os, "sched_getaffinity", lambda _: ())(0)) < 2, reason="needs two cores to pin to"
+)
+def test_a_ramp_measures_every_level_on_both_topologies(tmp_path):
+    status, out, err = run(
+        *("interference", "--lab", "--conditions", "ramp", "--repeats", 1),
+        *("--ramp-users", "4,1", "--ramp-time", "5s", "-o", tmp_path / "run", "--json"),
+    )
+
+    assert status == 0, err
+    document = json.loads(out)
+    for arm in ("mixed", "separated"):
+        levels = document["ramp"][arm]["levels"]
+        assert [level["users"] for level in levels] == [1, 4]
+        assert all(level["ok"] == level["issued"] > 0 for level in levels)
+        few, many = (level["output_tokens_per_s"]["value"] for level in levels)
+        assert many > few > 0
+        assert levels[1]["classes"]["short"]["ttft_ms"]["p50"]["value"] > 0
+        # beside three others a stream waits for prompts and shares its batch, alone for neither
+        gap = document["factors"][f"{arm}.ramp.u4_vs_u1.gap_p99"]
+        assert gap["value"] > 1
+    assert "separated_vs_mixed.ramp.u4.throughput" in document["factors"]
+    assert {arm["condition"] for arm in document["arms"].values()} == {"ramp_u1", "ramp_u4"}
+
+
 def test_the_example_application_prints_its_phases(engine):
     server, _ = engine
     environment = {

@@ -144,3 +144,81 @@ def _resample_quantile(
         running = np.cumsum(np.bincount(drawn, minlength=len(blocks))[owner])
         rank = math.ceil(q * int(running[-1]))
         yield float(pooled[np.searchsorted(running, rank, side="left")]) if rank else math.nan
+
+
+class Resampled(NamedTuple):
+    """A statistic and its values over blocks drawn anew.
+
+    Kept where one statistic is compared with several others: each comparison is then a division.
+
+    Attributes:
+        value: The statistic; None without samples.
+        draws: Its values over the draws, NaN for a draw without samples; empty where there are fewer
+            than `MIN_BLOCKS` blocks with samples.
+    """
+
+    value: float | None
+    draws: Block
+
+    def interval(self) -> tuple[float, float] | None:
+        """Return the 95 % interval of the statistic, or None where there is none."""
+        return _interval(self.draws)
+
+    def ratio(self, against: Resampled) -> RatioInterval:
+        """Return this statistic over another one, that of independent samples, with its interval."""
+        if self.value is None or not against.value:
+            return RatioInterval(None, None, None)
+        value = self.value / against.value
+        if not self.draws.size or not against.draws.size:
+            return RatioInterval(value, None, None)
+        usable = against.draws != 0
+        interval = _interval(self.draws[usable] / against.draws[usable])
+        return RatioInterval(value, *(interval or (None, None)))
+
+
+def resample(
+    blocks: Sequence[npt.NDArray[np.int64] | npt.NDArray[np.float64]],
+    quantiles: Sequence[float | None],
+    *,
+    seed: int,
+    resamples: int = 1000,
+) -> list[Resampled]:
+    """Return statistics of all samples, each with its values over blocks drawn anew.
+
+    Args:
+        blocks: Samples, one array a block; empty ones are dropped.
+        quantiles: Which quantiles; None stands for the mean.
+        seed: Seed of the draws; sides that are compared need different ones.
+        resamples: How often blocks are drawn anew.
+    """
+    filled = [block.astype(np.float64) for block in blocks if block.size]
+    statistics: list[Statistic] = [_mean if q is None else Quantile(q) for q in quantiles]
+    if not filled:
+        return [Resampled(None, np.empty(0)) for _ in quantiles]
+    pooled = np.concatenate(filled)
+    values = [statistic(pooled) for statistic in statistics]
+    if len(filled) < MIN_BLOCKS:
+        return [Resampled(value, np.empty(0)) for value in values]
+    return [
+        Resampled(
+            value,
+            np.fromiter(
+                _resample(filled, statistic, resamples, np.random.SeedSequence(seed)),
+                dtype=np.float64,
+            ),
+        )
+        for value, statistic in zip(values, statistics, strict=True)
+    ]
+
+
+def _mean(samples: Block) -> float:
+    return float(np.mean(samples))
+
+
+def _interval(draws: Block) -> tuple[float, float] | None:
+    usable = draws[np.isfinite(draws)]
+    if not usable.size:
+        return None
+    tail = (1 - CONFIDENCE) / 2
+    lo, hi = np.quantile(usable, [tail, 1 - tail])
+    return float(lo), float(hi)

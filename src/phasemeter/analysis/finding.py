@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from phasemeter.analysis.ramp_levels import RampLevel, ramp_json
 from phasemeter.analysis.shape import ClassSummary, Percentiles, RequestCounts, Throughput
 
 
@@ -54,6 +55,7 @@ class Arm:
         metrics: Percentiles of every metric over all classes.
         classes: The same by request class.
         throughput: Rates.
+        users: Users of this level of a ramp; None where the condition is no level.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Arm:
     metrics: Mapping[str, Percentiles]
     classes: Mapping[str, ClassSummary]
     throughput: Throughput
+    users: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,7 @@ class Finding:
         arms: Topologies under each condition.
         exposures: Injected prompts and what they did to the others.
         notes: Sentences on what was not shown.
+        ramp: Levels of the ramp, by topology and number of users.
     """
 
     verdict: Verdict
@@ -102,6 +106,7 @@ class Finding:
     arms: tuple[Arm, ...] = ()
     exposures: tuple[Exposure, ...] = ()
     notes: tuple[str, ...] = ()
+    ramp: tuple[RampLevel, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """Return the part of `phasemeter interference --json` that the analysis tells."""
@@ -111,6 +116,7 @@ class Finding:
             "arms": {arm.name: _arm_json(arm) for arm in self.arms},
             "exposures": [_exposure_json(exposure) for exposure in self.exposures],
             "notes": list(self.notes),
+            "ramp": ramp_json(self.ramp),
         }
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from phasemeter.load.target import Target
     from phasemeter.load.workload import RequestClass
 
+_MOST_USERS = 10_000
 _SEPARATED_FORM = "prefill=URL,decode=URL (each may come several times)"
 
 
@@ -58,8 +59,8 @@ _SEPARATED_FORM = "prefill=URL,decode=URL (each may come several times)"
 @click.option("--gpus-per-instance", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(
     "--conditions",
-    metavar="inject,mix",
-    help="What is run: inject, mix or both, which is the default.",
+    metavar="inject,mix,ramp",
+    help="What is run; by default inject and mix.",
 )
 @click.option(
     "--background-users", type=click.IntRange(min=1), help="Streams that decode all the time."
@@ -80,6 +81,12 @@ _SEPARATED_FORM = "prefill=URL,decode=URL (each may come several times)"
 )
 @click.option("--inject-time", type=DURATION, help="Length of the phase with injected prompts.")
 @click.option("--mix-time", type=DURATION, help="Length of each mix condition.")
+@click.option("--ramp-users", help="Levels of the ramp, for instance 1,2,4,8,16,32.")
+@click.option(
+    "--ramp-mix",
+    help="What the users of the ramp ask for, any number of classes; --mix by default.",
+)
+@click.option("--ramp-time", type=DURATION, help="Measured time of each level of the ramp.")
 @click.option("--repeats", type=click.IntRange(1, 100), help="How often everything is run.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @TIMEOUT_OPTION
@@ -101,6 +108,9 @@ def command(
     rate: float | None,
     inject_time: float | None,
     mix_time: float | None,
+    ramp_users: str | None,
+    ramp_mix: str | None,
+    ramp_time: float | None,
     repeats: int | None,
     seed: int,
     timeout: float,
@@ -114,7 +124,8 @@ def command(
     """Run the mixed-versus-separated interference experiment and say what it showed.
 
     inject: background streams alone, then with prompts injected beside them. mix: a short class alone,
-    a long class alone, both together. Topologies take turns and everything is repeated; they are only
+    a long class alone, both together. ramp: more and more users, each with one request of the mix at a
+    time. Topologies take turns and everything is repeated; they are only
     compared at equal GPU count.
     """
     from phasemeter.cli.experiment import (
@@ -141,6 +152,9 @@ def command(
         "rate_per_s": rate,
         "inject_s": inject_time,
         "mix_s": mix_time,
+        "ramp_users": None if ramp_users is None else _levels(ramp_users),
+        "ramp_mix": None if ramp_mix is None else _classes(ramp_mix),
+        "ramp_s": ramp_time,
         "repeats": repeats,
         "seed": seed,
     }
@@ -232,6 +246,31 @@ def _lengths(text: str) -> tuple[int, ...]:
         msg = f"--inject-tokens: {text!r} is no list of lengths; accepted: 512,1024,2048"
         raise UsageError(msg)
     return lengths
+
+
+def _levels(text: str) -> tuple[int, ...]:
+    """Return numbers of users, the fewest first."""
+    try:
+        levels = {int(item) for item in text.split(",")}
+    except ValueError:
+        levels = set()
+    if not levels or min(levels) < 1 or max(levels) > _MOST_USERS:
+        msg = (
+            f"--ramp-users: {text!r} is no list of numbers of users; accepted: 1,2,4,8,16,32, "
+            f"each up to {_MOST_USERS:,}"
+        )
+        raise UsageError(msg)
+    return tuple(sorted(levels))
+
+
+def _classes(text: str) -> tuple[RequestClass, ...]:
+    from phasemeter.load.workload import parse_mix
+
+    try:
+        return parse_mix(text)
+    except UsageError as fault:
+        msg = str(fault).replace("--mix:", "--ramp-mix:", 1)
+        raise UsageError(msg) from fault
 
 
 def _two_classes(text: str) -> tuple[RequestClass, RequestClass]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from phasemeter.analysis.bootstrap import Quantile, RatioInterval
 from phasemeter.analysis.finding import Factor, Finding
+from phasemeter.analysis.ramp_levels import by_topology
 from phasemeter.analysis.records import RunRecords
 from phasemeter.core.clock import NS_PER_MS
 from phasemeter.experiments.blocks import gap_blocks
@@ -24,6 +25,8 @@ from phasemeter.experiments.interference_records import (
     Part,
 )
 from phasemeter.experiments.interference_verdict import Evidence, judge, notes_on
+from phasemeter.experiments.ramp import analyse_ramp
+from phasemeter.experiments.ramp_words import ramp_notes
 from phasemeter.experiments.statistic import GAPS, THROUGHPUT, TTFTS, Statistic
 
 
@@ -38,6 +41,8 @@ def analyse(run: RunRecords) -> Finding:
         factors += _mix_factors(records, arm)
     for other in arms[1:]:
         factors += _topology_factors(records, arms[0], other)
+    ramp = analyse_ramp(records)
+    factors += ramp.factors
     evidence = Evidence(
         factors={factor.name: factor for factor in factors},
         overlaps=overlaps,
@@ -45,13 +50,15 @@ def analyse(run: RunRecords) -> Finding:
         gap_p99_ms=_background_gap_p99_ms(records, arms),
         failed=records.failed,
         issued=records.issued,
+        ramp=by_topology(ramp.levels),
     )
     return Finding(
         verdict=judge(evidence, arms),
         factors=tuple(factors),
         arms=tuple(arm_of(records, part) for part in records.parts()),
         exposures=tuple(one for overlap in overlaps.values() for one in overlap.exposures),
-        notes=notes_on(evidence),
+        notes=(*notes_on(evidence), *ramp_notes(ramp.levels, records.ramp_prime_s)),
+        ramp=ramp.levels,
     )
 
 

@@ -13,6 +13,7 @@ from phasemeter.analysis.throughput import throughput
 from phasemeter.analysis.window import Window
 from phasemeter.core.timeline import Timeline
 from phasemeter.experiments.interference_records import InterferenceRecords, Part
+from phasemeter.experiments.ramp_plan import users_of
 
 _OF_GAPS = ("gap", "itl", "stall")
 
@@ -47,6 +48,7 @@ def arm_of(records: InterferenceRecords, part: Part) -> Arm:
         metrics=started["metrics"] | {one: cut["metrics"][one] for one in _OF_GAPS},
         classes=classes,
         throughput=throughput(timelines, [Window(mark.start_ns, mark.end_ns) for mark in marks]),
+        users=users_of(part.condition),
     )
 
 

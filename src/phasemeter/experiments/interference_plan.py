@@ -12,10 +12,12 @@ from phasemeter.experiments.arm_run import ArmRun
 from phasemeter.experiments.inject_plan import inject_runs
 from phasemeter.experiments.interference_settings import Condition, InterferenceSettings
 from phasemeter.experiments.mix_plan import mix_runs
+from phasemeter.experiments.ramp_plan import ramp_runs
 
 _RUNS: Mapping[Condition, Callable[[InterferenceSettings, str, int], list[ArmRun]]] = {
     "inject": inject_runs,
     "mix": mix_runs,
+    "ramp": ramp_runs,
 }
 
 

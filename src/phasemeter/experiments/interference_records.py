@@ -9,6 +9,7 @@ from phasemeter.analysis.records import Mark, RunRecords
 from phasemeter.core.record import Issued
 from phasemeter.core.timeline import Outcome, Timeline
 from phasemeter.experiments.blocks import Stretch
+from phasemeter.experiments.ramp_plan import users_of
 
 BACKGROUND, INJECTED = "background", "injected"
 ALONE = ("short_alone", "long_alone")
@@ -41,7 +42,7 @@ PARTS = (
     ("long_alone", "measure"),
     ("together", "measure"),
 )
-"""The measured phases, in the order of reports."""
+"""The measured phases, in the order of reports; the levels of a ramp follow."""
 
 
 class InterferenceRecords:
@@ -54,6 +55,7 @@ class InterferenceRecords:
         issued: Requests issued.
         failed: Those of them that did not end ok.
         gpus: Accelerators (or cores) by topology.
+        ramp_prime_s: Time that each level of a ramp had to get going, None where not told.
     """
 
     def __init__(self, run: RunRecords) -> None:
@@ -71,6 +73,9 @@ class InterferenceRecords:
         target = run.manifest.get("target")
         gpus = target.get("gpus") if isinstance(target, dict) else None
         self.gpus: Mapping[str, int | None] = gpus if isinstance(gpus, dict) else {}
+        plan = run.manifest.get("plan")
+        prime_s = plan.get("ramp_prime_s") if isinstance(plan, dict) else None
+        self.ramp_prime_s = float(prime_s) if isinstance(prime_s, int | float) else None
 
     def arms(self) -> list[str]:
         """Topologies that were measured, in the order of the manifest."""
@@ -86,7 +91,22 @@ class InterferenceRecords:
             for arm in self.arms()
             for condition, phase in PARTS
             if (arm, condition, phase) in measured
-        ]
+        ] + [level for arm in self.arms() for level in self.ramp(arm).values()]
+
+    def ramp(self, arm: str) -> dict[int, Part]:
+        """The levels of a topology's ramp that were measured, by number of users, in order."""
+        conditions = {mark.condition for mark in self._marks if mark.arm == arm}
+        levels = {users: one for one in conditions if (users := users_of(one)) is not None}
+        return {users: Part(arm, levels[users], "measure") for users in sorted(levels)}
+
+    def classes(self, part: Part) -> list[str]:
+        """The classes with ok responses in a part's condition, the shortest prompts first."""
+        prompts: dict[str, int] = {}
+        for (arm, condition, _, name), timelines in self._groups.items():
+            if (arm, condition) == (part.arm, part.condition):
+                told = [int(one.tags.get("prompt_tokens", "0")) for one in timelines]
+                prompts[name] = max(prompts.get(name, 0), *told)
+        return sorted(prompts, key=lambda name: (prompts[name], name))
 
     def measured(self, arm: str, condition: str) -> bool:
         """Whether a condition was carried out on a topology at least once."""

@@ -7,9 +7,12 @@ from typing import Literal, get_args
 
 from phasemeter.load.workload import RequestClass
 
-Condition = Literal["inject", "mix"]
+Condition = Literal["inject", "mix", "ramp"]
 CONDITIONS: tuple[Condition, ...] = get_args(Condition)
 """What can be done to a topology, in the order in which it is done."""
+
+DEFAULT_CONDITIONS: tuple[Condition, ...] = ("inject", "mix")
+"""A ramp takes as long as both together, so it is run when it is asked for."""
 
 _BACKGROUND = RequestClass("background", 64, 256)
 _MIX = (RequestClass("short", 256, 128, 0.6), RequestClass("long", 3000, 100, 0.4))
@@ -33,12 +36,17 @@ class InterferenceSettings:
         mix: The two classes of the mix condition, the short one first; shares split the rate.
         rate_per_s: Requests per second of both classes together.
         mix_s: Time in which the requests of a mix condition arrive.
-        drain_s: Time for the last answers of a condition.
+        ramp_users: Levels of the ramp: numbers of users.
+        ramp_mix: What the users of the ramp ask for; the mix where empty.
+        ramp_prime_s: Time for the users of a level to get going; not measured.
+        ramp_s: Measured time of a level.
+        ramp_drain_s: Time for the last answers of a level, which come late where many users wait.
+        drain_s: Time for the last answers of any other condition.
         repeats: How often everything is run.
         seed: Source of everything drawn.
     """
 
-    conditions: tuple[Condition, ...] = CONDITIONS
+    conditions: tuple[Condition, ...] = DEFAULT_CONDITIONS
     background_users: int = 8
     background: RequestClass = _BACKGROUND
     inject_prompt_tokens: tuple[int, ...] = (512, 1024, 2048, 4096)
@@ -51,6 +59,11 @@ class InterferenceSettings:
     mix: tuple[RequestClass, RequestClass] = _MIX
     rate_per_s: float = 4.0
     mix_s: float = 15.0
+    ramp_users: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    ramp_mix: tuple[RequestClass, ...] = ()
+    ramp_prime_s: float = 3.0
+    ramp_s: float = 15.0
+    ramp_drain_s: float = 60.0
     drain_s: float = 20.0
     repeats: int = 2
     seed: int = 1
@@ -69,6 +82,10 @@ LAB_SETTINGS = InterferenceSettings(
     mix=(RequestClass("short", 32, 32, 0.7), RequestClass("long", 512, 16, 0.3)),
     rate_per_s=7.0,
     mix_s=6.0,
+    ramp_users=(1, 2, 4, 8, 16),
+    ramp_prime_s=2.0,
+    ramp_s=5.0,
+    ramp_drain_s=20.0,
     drain_s=8.0,
 )
 """Sizes at which two cores of the lab engine show the effect in about two minutes."""

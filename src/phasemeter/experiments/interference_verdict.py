@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from phasemeter.analysis.finding import Factor, Verdict
+from phasemeter.analysis.ramp_levels import RampLevel
 from phasemeter.experiments.exposure import Overlap
+from phasemeter.experiments.ramp_words import ramp_compared, ramp_judged, ramp_sentences, times
 
 RELEVANT_FACTOR = 1.5
 """Interference is claimed when the interval of the gap p99 factor lies wholly above this."""
@@ -28,6 +30,7 @@ class Evidence:
         gap_p99_ms: Background gap p99 in ms, by `topology.phase`.
         failed: Requests that did not end ok.
         issued: Requests issued.
+        ramp: Levels of the ramp, fewest users first, by topology.
     """
 
     factors: Mapping[str, Factor]
@@ -36,6 +39,7 @@ class Evidence:
     gap_p99_ms: Mapping[str, float]
     failed: int
     issued: int
+    ramp: Mapping[str, Sequence[RampLevel]] = field(default_factory=dict)
 
 
 def judge(evidence: Evidence, arms: Sequence[str]) -> Verdict:
@@ -54,20 +58,24 @@ def judge(evidence: Evidence, arms: Sequence[str]) -> Verdict:
         sentences = [f"No interference above {RELEVANT_FACTOR} times was shown on {first}."]
     for arm in arms:
         sentences += [_inject_sentence(evidence, arm), _mix_sentence(evidence, arm)]
+        sentences += ramp_sentences(evidence.factors, evidence.ramp.get(arm, ()))
     for other in arms[1:]:
         sentences += _comparison(evidence, first, other)
     return Verdict("interference" if interferes else "none", " ".join(filter(None, sentences)))
 
 
 def _judged(evidence: Evidence, arm: str) -> list[Factor]:
-    """Return the factors that decide: of injection where there was one, else of the short class."""
+    """Return the factors that decide: of injection where there was one, else of the short class.
+
+    Where there was only a ramp, those of its shortest class at the most users against the fewest.
+    """
     if arm in evidence.overlaps:
         names = [f"{arm}.inject.background.gap_p99"]
     else:
         short = _mix_classes(evidence, f"{arm}.together.")[:1]
         names = [
             f"{arm}.together.{name}.{one}" for name in short for one in ("gap_p99", "ttft_p50")
-        ]
+        ] or ramp_judged(evidence.ramp.get(arm, ()))
     return [evidence.factors[name] for name in names]
 
 
@@ -116,9 +124,17 @@ def _reason_against(evidence: Evidence, arms: Sequence[str]) -> str | None:
     if not judged:
         return f"Invalid: no condition that can be judged was completed on {arms[0]}."
     if all(factor.value is None for factor in judged):
-        alone = "baseline of the background streams" if evidence.overlaps else "short class alone"
-        return f"Invalid: there is no {alone} to compare with on {arms[0]}."
+        return f"Invalid: there is no {_reference(evidence, judged[0])} on {arms[0]}."
     return None
+
+
+def _reference(evidence: Evidence, judged: Factor) -> str:
+    """Name what the deciding factor needs and does not have."""
+    if evidence.overlaps:
+        return "baseline of the background streams to compare with"
+    if ".ramp." in judged.name:
+        return "level of the ramp to compare with"
+    return "short class alone to compare with"
 
 
 def _inject_sentence(evidence: Evidence, arm: str) -> str:
@@ -131,7 +147,7 @@ def _inject_sentence(evidence: Evidence, arm: str) -> str:
     longest = max(one.longest_gap_ms for one in evidence.overlaps[arm].exposures)
     return (
         f"On {arm}, injecting prompts took the gap p99 of the streams beside them from "
-        f"{before:.1f} to {after:.1f} ms, {_times(factor)}; the longest wait was {longest:.0f} ms."
+        f"{before:.1f} to {after:.1f} ms, {times(factor)}; the longest wait was {longest:.0f} ms."
     )
 
 
@@ -144,7 +160,7 @@ def _mix_sentence(evidence: Evidence, arm: str) -> str:
         return ""
     changes = _list(
         [
-            f"{words} {_times(evidence.factors[f'{arm}.together.{short}.{one}'])}"
+            f"{words} {times(evidence.factors[f'{arm}.together.{short}.{one}'])}"
             for one, words in (("ttft_p50", "TTFT p50"), ("gap_p99", "gap p99"))
         ]
     )
@@ -163,9 +179,9 @@ def _comparison(evidence: Evidence, first: str, second: str) -> list[str]:
         if lo <= 1 <= hi:
             unclear.append(words)
         elif (hi < 1) == lower_is_better:
-            better.append(f"{words} ({_times(factor)})")
+            better.append(f"{words} ({times(factor)})")
         else:
-            worse.append(f"{words} ({_times(factor)})")
+            worse.append(f"{words} ({times(factor)})")
     count = evidence.gpus.get(first)
     told = "equal hardware, as told" if count is None else f"equal hardware ({count} each)"
     sentences = []
@@ -190,6 +206,7 @@ def _compared(evidence: Evidence, prefix: str) -> list[tuple[str, str]]:
             (f"{prefix}.together.{class_name}.gap_p99", f"gap p99 of {class_name} requests"),
         ]
     compared.append((f"{prefix}.together.all.throughput", "throughput of the mix"))
+    compared += ramp_compared(prefix, next(iter(evidence.ramp.values()), ()))
     return [(name, words) for name, words in compared if name in evidence.factors]
 
 
@@ -200,12 +217,3 @@ def _mix_classes(evidence: Evidence, prefix: str) -> list[str]:
 
 def _list(items: Sequence[str]) -> str:
     return ", ".join(items[:-1]) + f" and {items[-1]}" if len(items) > 1 else items[0]
-
-
-def _times(factor: Factor) -> str:
-    if factor.value is None:
-        return "a factor that could not be measured"
-    if factor.ci95 is None:
-        return f"{factor.value:.3g} times, without an interval"
-    lo, hi = factor.ci95
-    return f"{factor.value:.3g} times [{lo:.3g}, {hi:.3g}]"

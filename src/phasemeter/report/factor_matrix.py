@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from phasemeter.analysis.finding import Factor
 from phasemeter.report import formatting
 
+RAMP = "ramp"
 _COLUMN_FORM = "{} / alone"
 
 
@@ -32,10 +33,10 @@ def factor_matrix(factors: Sequence[Factor]) -> tuple[list[str], list[FactorRow]
     """Return the columns' headings and the rows, both in the order of the factors.
 
     Names read `comparison.condition.class.statistic`; a comparison is a topology (under load against
-    alone) or `second_vs_first`.
+    alone) or `second_vs_first`. Factors of a ramp have a table of their own.
     """
     split = {factor.name: factor.name.split(".") for factor in factors}
-    named = {name: parts for name, parts in split.items() if len(parts) == 4}
+    named = {name: parts for name, parts in split.items() if len(parts) == 4 and parts[1] != RAMP}
     comparisons = list(dict.fromkeys(parts[0] for parts in named.values()))
     by_name = {factor.name: factor for factor in factors}
     keys = dict.fromkeys(tuple(parts[1:]) for parts in named.values())

@@ -19,6 +19,7 @@ from phasemeter.analysis.records import RunRecords
 from phasemeter.report.curves import percentile_curve, percentile_figure
 from phasemeter.report.figure import Figure, Trace, axis, colours, figure, log_ms_axis
 from phasemeter.report.raster import Raster, token_raster
+from phasemeter.report.tables import arms_beside_ramp
 
 _PERCENTILE_MARKS = (("p50", "circle"), ("p90", "diamond"), ("p99", "line-ns-open"))
 
@@ -110,11 +111,12 @@ def _level(name: str, lengths: Sequence[int], level_ms: float, colour: str) -> T
 
 
 def ttft_by_arm(finding: Finding) -> Figure:
-    """Draw p50, p90 and p99 of TTFT for each class under each arm and condition."""
+    """Draw p50, p90 and p99 of TTFT for each class under each arm and condition but a ramp's levels."""
+    arms = arms_beside_ramp(finding.arms)
     rows = [
         (f"{class_name} · {arm.name}", class_name, summary["metrics"]["ttft"])
-        for class_name in sorted({name for arm in finding.arms for name in arm.classes})
-        for arm in finding.arms
+        for class_name in sorted({name for arm in arms for name in arm.classes})
+        for arm in arms
         if (summary := arm.classes.get(class_name)) is not None
         and summary["metrics"]["ttft"]["count"]
     ]
@@ -162,7 +164,9 @@ def ttft_by_arm(finding: Finding) -> Figure:
 
 def throughput_by_arm(arms: Sequence[Arm]) -> Figure:
     """Draw output tokens per second of each arm over its whole measured time."""
-    rated = [(arm, rate) for arm in arms if (rate := _tokens_per_s(arm)) is not None]
+    rated = [
+        (arm, rate) for arm in arms_beside_ramp(arms) if (rate := _tokens_per_s(arm)) is not None
+    ]
     colour_of = colours(arm.topology for arm, _ in rated)
     trace: Trace = {
         "type": "bar",

@@ -17,9 +17,10 @@ from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.samples import Samples, collect
 from phasemeter.analysis.shape import Summary
 from phasemeter.metrics import BUILTIN
-from phasemeter.report import formatting, health_rows, tables
+from phasemeter.report import formatting, health_rows, ramp_rows, tables
 from phasemeter.report.about import about_run, kind_of
 from phasemeter.report.cibar import interval_bars
+from phasemeter.report.factor_matrix import RAMP
 from phasemeter.report.figure import Figure
 from phasemeter.report.plots import Plot, interference_plots, load_plots
 
@@ -60,6 +61,7 @@ class _Page:
     cards: list[Card]
     plots: list[Plot]
     factors: list[tuple[Factor, Markup]]
+    ramp_factors: list[tuple[Factor, Markup]]
 
     @property
     def shown_factors(self) -> list[tuple[Factor, Markup]]:
@@ -93,6 +95,7 @@ def render_page(
         plots = interference_plots(run, finding)
     else:
         plots = load_plots(run, collect(run.timelines) if samples is None else samples)
+    factors = () if finding is None else finding.factors
     page = _Page(
         title=f"phasemeter {kind_of(run)} report",
         kind=kind_of(run),
@@ -102,12 +105,14 @@ def render_page(
         heading=_VERDICT_HEADINGS[finding.verdict.kind] if finding else "",
         cards=[] if finding is not None else _cards(summary),
         plots=plots,
-        factors=[] if finding is None else _with_bars(finding.factors),
+        factors=_with_bars([one for one in factors if not _is_of_ramp(one)]),
+        ramp_factors=_with_bars([one for one in factors if _is_of_ramp(one)]),
     )
     template = _environment().get_template("page.html.j2")
     return template.render(
         page=page,
         tables=tables,
+        ramp=ramp_rows,
         health=health_rows,
         formatting=formatting,
         metrics=BUILTIN,
@@ -116,6 +121,10 @@ def render_page(
         script=Markup(_asset("figures.js")),
         plotly=Markup(_plotly()),
     )
+
+
+def _is_of_ramp(factor: Factor) -> bool:
+    return factor.name.split(".")[1:2] == [RAMP]
 
 
 def _with_bars(factors: Sequence[Factor]) -> list[tuple[Factor, Markup]]:

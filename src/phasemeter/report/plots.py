@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from phasemeter.analysis.finding import Finding
 from phasemeter.analysis.phases import injected_topologies
+from phasemeter.analysis.ramp_levels import RampLevel
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.samples import Samples, class_of
 from phasemeter.analysis.window import steady_window, whole_window
@@ -20,8 +21,15 @@ from phasemeter.report.interference_figures import (
     throughput_by_arm,
     ttft_by_arm,
 )
+from phasemeter.report.ramp_figures import (
+    gap_over_users,
+    ramp_classes,
+    throughput_over_users,
+    ttft_over_users,
+)
 from phasemeter.report.raster import token_raster
 from phasemeter.report.rates import token_rate
+from phasemeter.report.tables import arms_beside_ramp
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,6 +100,42 @@ def interference_plots(run: RunRecords, finding: Finding) -> list[Plot]:
     """Return the drawings of an interference run."""
     return [
         *(_inject_plots(run, finding) if injected_topologies(run) else ()),
+        *(_ramp_plots(finding.ramp) if finding.ramp else ()),
+        *(_arm_plots(finding) if arms_beside_ramp(finding.arms) or not finding.ramp else ()),
+    ]
+
+
+def _ramp_plots(levels: Sequence[RampLevel]) -> list[Plot]:
+    plots = []
+    for number, name in enumerate(ramp_classes(levels), start=1):
+        plots += [
+            Plot(
+                f"ramp-ttft{number}",
+                f"Time to first token against users: {name}",
+                "Percentiles of the requests that were started in the measured time of a level, with 95 % "
+                "intervals where there are enough of them.",
+                _drawn(ttft_over_users(levels, name)),
+            ),
+            Plot(
+                f"ramp-gap{number}",
+                f"Gaps against users: {name}",
+                "Percentiles of the time between token events in the measured time of a level.",
+                _drawn(gap_over_users(levels, name)),
+            ),
+        ]
+    return [
+        *plots,
+        Plot(
+            "ramp-throughput",
+            "Throughput against users",
+            "Output tokens per second of the ok responses of all classes, in the measured time of a level.",
+            _drawn(throughput_over_users(levels)),
+        ),
+    ]
+
+
+def _arm_plots(finding: Finding) -> list[Plot]:
+    return [
         Plot(
             "ttft",
             "Time to first token by class and arm",

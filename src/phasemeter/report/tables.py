@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -110,6 +110,11 @@ def _rate_row(name: str, rates: Rates | None) -> tuple[str, str, str, str, str]:
         formatting.rate(rates["output_tokens_per_s"]),
         formatting.rate(rates["token_events_per_s"]),
     )
+
+
+def arms_beside_ramp(arms: Iterable[Arm]) -> list[Arm]:
+    """Return the arms that are no level of a ramp: levels have tables and drawings of their own."""
+    return [arm for arm in arms if arm.users is None]
 
 
 def arms_by_topology(arms: Sequence[Arm]) -> Iterator[tuple[str, list[Arm]]]:

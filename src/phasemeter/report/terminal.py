@@ -18,9 +18,11 @@ from phasemeter.report import formatting
 from phasemeter.report.about import about_run, kind_of
 from phasemeter.report.factor_matrix import factor_matrix
 from phasemeter.report.health_rows import lag_rows, machine_line, reads_line
+from phasemeter.report.ramp_rows import COLUMNS, ramp_rows
 from phasemeter.report.tables import (
     LatencyRow,
     arm_rows,
+    arms_beside_ramp,
     latency_rows,
     outcome_cells,
     rate_rows,
@@ -35,6 +37,10 @@ _METRIC_KEY = (
 _FACTOR_KEY = (
     "ratio [95 % interval]; ~ marks an interval that covers 1, no effect shown; `/ alone` is against the\n"
     "same streams or arrivals without the other load; higher is better for throughput, lower for all else"
+)
+_RAMP_KEY = (
+    "closed loop, warm-up of each level left out; every value's interval is in the JSON document and on\n"
+    "the page; * marks where throughput is highest"
 )
 _STYLES = {"valid": "green", "suspect": "yellow", "invalid": "bold red"}
 _VERDICT_WORDS = {
@@ -71,7 +77,8 @@ def terminal_report(run: RunRecords, summary: Summary, finding: Finding | None) 
         parts.append(_validity(summary["validity"]))
     if finding is not None:
         # The verdict comes last: that is what a terminal still shows at the end.
-        parts += [*_arms(finding), *_factors(finding), *_health(summary), *_verdict(finding)]
+        tables = (*_arms(finding), *_factors(finding), *_ramp(finding), *_health(summary))
+        parts += [*tables, *_verdict(finding)]
     else:
         parts += [*_load(summary), *_health(summary)]
     parts += [_stamps(summary), *_detections(summary)]
@@ -217,8 +224,18 @@ def _factors(finding: Finding) -> list[RenderableType]:
     return [table, Text(_FACTOR_KEY)]
 
 
+def _ramp(finding: Finding) -> list[RenderableType]:
+    tables: dict[str, Table] = {}
+    for row in ramp_rows(finding.ramp):
+        title = f"\nramp, {row.topology}, latencies in ms (outcome ok only)"
+        table = tables.setdefault(row.topology, plain_table(title, COLUMNS[1:3], COLUMNS[3:]))
+        table.add_row(*row.cells[1:])
+    return [*tables.values(), Text(_RAMP_KEY)] if tables else []
+
+
 def _arms(finding: Finding) -> list[RenderableType]:
-    if not finding.arms:
+    arms = arms_beside_ramp(finding.arms)
+    if not arms:
         return []
     rates = plain_table(
         "\narms", ["arm"], ["GPUs", "issued", "ok", "requests/s", "output tokens/s"]
@@ -226,7 +243,7 @@ def _arms(finding: Finding) -> list[RenderableType]:
     latencies = plain_table(
         "\nlatency by arm, ms (outcome ok only)", ["arm", "class", "metric"], _LATENCY_COLUMNS
     )
-    for arm in finding.arms:
+    for arm in arms:
         whole = arm.throughput["whole"]
         rates.add_row(
             arm.name,
