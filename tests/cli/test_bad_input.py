@@ -81,6 +81,8 @@ LOAD = ("load", "http://127.0.0.1:9/v1", "--users", "2", "--duration", "1s")
         (("interference", "--lab", "--ramp-users", "1,two"), ("--ramp-users", "'1,two'", "1,2,4")),
         (("interference", "--lab", "--ramp-users", "0,4"), ("--ramp-users", "'0,4'")),
         (("interference", "--lab", "--ramp-mix", "a=50%:1/1"), ("--ramp-mix", "100 %")),
+        (("interference", "--lab", "--background-users", "0,4"), ("--background-users", "1,4,8")),
+        (("interference", "--lab", "--inject-together", "2,2"), ("--inject-together", "1,4")),
         (("interference", "--lab", "--mix", "a=100%:1/1"), ("--mix", "two")),
         (("interference", "--separated", "prefill=http://h"), ("--separated", "decode=URL")),
         (("interference", "--separated", "x=http://h"), ("--separated", "'x=http://h'")),

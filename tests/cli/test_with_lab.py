@@ -160,7 +160,10 @@ def test_the_experiment_runs_on_both_topologies_and_gives_a_verdict(tmp_path):
     assert set(document["arms"]) == {
         f"{arm}/{condition}"
         for arm in ("mixed", "separated")
-        for condition in ("baseline", "inject", "short_alone", "long_alone", "together")
+        for condition in (
+            *("prompts_alone", "baseline", "inject", "recovery"),
+            *("short_alone", "long_alone", "together"),
+        )
     }
     assert all(arm["gpus"] == 2 for arm in document["arms"].values())
     assert document["requests"]["ok"] == document["requests"]["issued"]

@@ -72,3 +72,11 @@ def test_the_manifest_holds_the_whole_plan():
     kinds = [flow["kind"] for flow in document["flows"]]  # type: ignore[attr-defined]
     assert kinds == ["arrivals", "arrivals", "timed", "users"]
     assert document["seed"] == 1
+
+
+def test_a_user_may_ask_for_the_classes_in_turn():
+    flow = UserFlow("u", (SHORT, LONG), 1, 0.0, 4.0, in_turn=True)
+
+    drawn = [request.request_class for request in islice(flow.requests_of(0, 1), 5)]
+
+    assert drawn == [SHORT, LONG, SHORT, LONG, SHORT]

@@ -32,12 +32,18 @@ def marks_of(run: RunRecords, arm: str, condition: str, phase: str | None = None
 
 
 def timelines_of(
-    run: RunRecords, arm: str, condition: str, repeat: int | None = None
+    run: RunRecords,
+    arm: str,
+    condition: str,
+    repeat: int | None = None,
+    users: int | None = None,
 ) -> list[Timeline]:
-    """Return the responses of an arm under a condition, of one repeat or of all."""
+    """Return the responses of an arm under a condition, of one repeat or number of users or of all."""
     wanted = {"arm": arm, "condition": condition}
     if repeat is not None:
         wanted["repeat"] = str(repeat)
+    if users is not None:
+        wanted["users"] = str(users)
     return [timeline for timeline in run.timelines if wanted.items() <= dict(timeline.tags).items()]
 
 
@@ -52,7 +58,7 @@ def background_gaps_ns(run: RunRecords, arm: str, phase: str) -> npt.NDArray[np.
     gaps = [
         gap_ns
         for mark in marks
-        for timeline in timelines_of(run, arm, INJECT, mark.repeat)
+        for timeline in timelines_of(run, arm, INJECT, mark.repeat, mark.users)
         if not is_injected(timeline) and timeline.outcome is Outcome.OK
         for gap_ns in gaps_ended_within(timeline, (mark,))
     ]

@@ -34,6 +34,7 @@ class Mark:
         phase: prime, baseline, inject, recovery or measure.
         start_ns: Begin of the phase.
         end_ns: End of the phase.
+        users: Number of concurrent users where the condition is run with several; else None.
     """
 
     arm: str
@@ -42,6 +43,7 @@ class Mark:
     phase: str
     start_ns: int
     end_ns: int
+    users: int | None = None
 
 
 Lag = tuple[float, float, float]
@@ -258,6 +260,7 @@ def _read_marks(path: Path, reading: _Reading) -> None:
                     phase=str(document["phase"]),
                     start_ns=int(str(document["start_ns"])),
                     end_ns=int(str(document["end_ns"])),
+                    users=_whole_number(document.get("users")),
                 )
             )
         except (KeyError, ValueError):

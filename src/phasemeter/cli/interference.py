@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 _MOST_USERS = 10_000
 _SEPARATED_FORM = "prefill=URL,decode=URL (each may come several times)"
 
+_EXAMPLES = {
+    "--background-users": "1,4,8",
+    "--inject-tokens": "512,1024,2048",
+    "--inject-together": "1,4",
+}
+
 
 @click.command("interference")
 @click.option(
@@ -63,15 +69,20 @@ _SEPARATED_FORM = "prefill=URL,decode=URL (each may come several times)"
     help="What is run; by default inject and mix.",
 )
 @click.option(
-    "--background-users", type=click.IntRange(min=1), help="Streams that decode all the time."
+    "--background-users",
+    help="Streams that decode all the time; several numbers get a run each, for instance 1,4,8.",
 )
 @click.option(
     "--inject-tokens", help="Lengths of the injected prompts, for instance 512,1024,2048."
 )
 @click.option(
+    "--inject-together",
+    help="How many prompts are injected at the same moment, for instance 1,4.",
+)
+@click.option(
     "--inject-rate",
     type=click.FloatRange(min=0, min_open=True),
-    help="Injected prompts per second.",
+    help="Injections per second, each of one or more prompts.",
 )
 @click.option(
     "--mix", help="The short and the long class, for instance short=60%:256/128,long=40%:3000/100."
@@ -101,8 +112,9 @@ def command(
     model: str | None,
     gpus_per_instance: int,
     conditions: str | None,
-    background_users: int | None,
+    background_users: str | None,
     inject_tokens: str | None,
+    inject_together: str | None,
     inject_rate: float | None,
     mix: str | None,
     rate: float | None,
@@ -145,8 +157,9 @@ def command(
             raise UsageError(msg)
     changes = {
         "conditions": None if conditions is None else _conditions(conditions),
-        "background_users": background_users,
-        "inject_prompt_tokens": None if inject_tokens is None else _lengths(inject_tokens),
+        "background_users": _numbers("--background-users", background_users),
+        "inject_prompt_tokens": _numbers("--inject-tokens", inject_tokens),
+        "inject_together": _numbers("--inject-together", inject_together),
         "injections_per_s": inject_rate,
         "mix": None if mix is None else _two_classes(mix),
         "rate_per_s": rate,
@@ -237,15 +250,18 @@ def _conditions(text: str) -> tuple[Condition, ...]:
     return tuple(one for one in CONDITIONS if one in wanted)
 
 
-def _lengths(text: str) -> tuple[int, ...]:
+def _numbers(option: str, text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
     try:
-        lengths = tuple(int(item) for item in text.split(","))
+        numbers = tuple(int(item) for item in text.split(","))
     except ValueError:
-        lengths = ()
-    if not lengths or min(lengths) < 1:
-        msg = f"--inject-tokens: {text!r} is no list of lengths; accepted: 512,1024,2048"
+        numbers = ()
+    if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
+        example = _EXAMPLES[option]
+        msg = f"{option}: {text!r} is no list of different numbers from 1; accepted: {example}"
         raise UsageError(msg)
-    return lengths
+    return numbers
 
 
 def _levels(text: str) -> tuple[int, ...]:

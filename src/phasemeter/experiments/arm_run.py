@@ -27,6 +27,7 @@ class ArmRun:
         repeat: Which time, from 1.
         plan: What is sent.
         phases: Its stretches.
+        users: Number of concurrent users where the condition is run with several; else None.
     """
 
     arm: str
@@ -34,6 +35,7 @@ class ArmRun:
     repeat: int
     plan: Plan
     phases: tuple[Phase, ...]
+    users: int | None = None
 
 
 def phases_of(lengths_s: Iterable[tuple[str, float]]) -> tuple[Phase, ...]:

@@ -2,7 +2,8 @@
 
 Gaps of streams that share an engine are correlated: one injected prompt stretches a gap of each of them.
 So gaps and tokens are resampled by blocks of time, first-token times by request. Blocks have keys: where
-two runs met the same arrivals, those of the same key are a pair.
+two runs met the same arrivals, those of the same key are a pair. A key begins with the repeat and the number of
+users of its run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from phasemeter.metrics import TTFT
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    Blocks = dict[tuple[int, int | str], npt.NDArray[np.int64] | npt.NDArray[np.float64]]
+    Blocks = dict[tuple[int, int, int | str], npt.NDArray[np.int64] | npt.NDArray[np.float64]]
 
 BLOCK_NS = NS_PER_S // 2
 """Length of a time block: longer than an injected prompt holds up a stream, short enough for many."""
@@ -42,7 +43,7 @@ class Stretch:
 
 
 def gap_blocks(stretches: Iterable[Stretch]) -> Blocks:
-    """Return the gaps in ns that ended within each block of time, by (repeat, number of the block)."""
+    """Return the gaps in ns that ended within each block of time, by run and number of the block."""
     blocks: Blocks = {}
     for stretch in stretches:
         mark = stretch.mark
@@ -52,7 +53,7 @@ def gap_blocks(stretches: Iterable[Stretch]) -> Blocks:
                 if mark.start_ns <= later.t_ns < mark.end_ns:
                     cells[(later.t_ns - mark.start_ns) // BLOCK_NS].append(gap_ns)
         for number, cell in enumerate(cells):
-            blocks[mark.repeat, number] = np.array(cell, dtype=np.int64)
+            blocks[*_run_of(mark), number] = np.array(cell, dtype=np.int64)
     return blocks
 
 
@@ -72,19 +73,23 @@ def token_blocks(stretches: Iterable[Stretch]) -> Blocks:
         number = (mark.end_ns - mark.start_ns) // BLOCK_NS
         inside = (cells >= 0) & (cells < number)
         sums = np.bincount(cells[inside], weights=tokens[inside], minlength=number)
-        blocks |= {(mark.repeat, cell): np.array([total]) for cell, total in enumerate(sums)}
+        blocks |= {(*_run_of(mark), cell): np.array([total]) for cell, total in enumerate(sums)}
     return blocks
 
 
 def ttft_blocks(stretches: Iterable[Stretch]) -> Blocks:
-    """Return the time to first token in ns of each request, by (repeat, key in the plan)."""
+    """Return the time to first token in ns of each request, by run and key in the plan."""
     return {
-        (stretch.mark.repeat, plan_key(timeline)): np.fromiter(
+        (*_run_of(stretch.mark), plan_key(timeline)): np.fromiter(
             TTFT.samples(timeline), dtype=np.int64
         )
         for stretch in stretches
         for timeline in stretch.timelines
     }
+
+
+def _run_of(mark: Mark) -> tuple[int, int]:
+    return mark.repeat, mark.users or 0
 
 
 def plan_key(timeline: Timeline) -> str:

@@ -58,7 +58,7 @@ def carry_out(
         },
     )
     for writer, run in enumerate(runs):
-        origin_ns, _ = run_plan(
+        origin_ns, end_ns = run_plan(
             folder,
             run.plan,
             targets[run.arm],
@@ -76,7 +76,9 @@ def carry_out(
                     "repeat": run.repeat,
                     "phase": phase.name,
                     "start_ns": origin_ns + round(phase.start_s * NS_PER_S),
-                    "end_ns": origin_ns + round(phase.end_s * NS_PER_S),
+                    # A run whose requests are all answered ends before its time is up.
+                    "end_ns": min(origin_ns + round(phase.end_s * NS_PER_S), end_ns),
+                    **({} if run.users is None else {"users": run.users}),
                 },
             )
 

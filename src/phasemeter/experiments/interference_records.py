@@ -23,21 +23,29 @@ class Part:
         arm: Name of the topology.
         condition: The condition.
         phase: The phase.
+        users: Only the runs with so many users; None for all.
     """
 
     arm: str
     condition: str
     phase: str
+    users: int | None = None
 
     @property
     def name(self) -> str:
-        """`topology/condition`, or `topology/phase` where a condition has several."""
-        return f"{self.arm}/{self.condition if self.phase == 'measure' else self.phase}"
+        """`topology/condition`, or `topology/phase` where a condition has several.
+
+        Followed by the number of users where it is of these runs only.
+        """
+        name = f"{self.arm}/{self.condition if self.phase == 'measure' else self.phase}"
+        return name if self.users is None else f"{name}, users {self.users}"
 
 
 PARTS = (
+    ("prompts_alone", "measure"),
     ("inject", "baseline"),
     ("inject", "inject"),
+    ("inject", "recovery"),
     ("short_alone", "measure"),
     ("long_alone", "measure"),
     ("together", "measure"),
@@ -60,12 +68,12 @@ class InterferenceRecords:
 
     def __init__(self, run: RunRecords) -> None:
         self._marks = run.marks
-        finished = {(mark.arm, mark.condition, str(mark.repeat)) for mark in run.marks}
+        finished = {_run_of_mark(mark) for mark in run.marks}
         self._timelines = [t for t in run.timelines if _run_of(t.tags) in finished]
         self._issued = [request for request in run.issued if _run_of(request.tags) in finished]
         self.issued = len(self._issued)
         self.failed = sum(t.outcome is not Outcome.OK for t in self._timelines)
-        self._groups: dict[tuple[str, str, str, str], list[Timeline]] = {}
+        self._groups: dict[tuple[str, str, str, str, str], list[Timeline]] = {}
         for timeline in self._timelines:
             if timeline.outcome is Outcome.OK:
                 key = (*_run_of(timeline.tags), timeline.tags.get("class", ""))
@@ -85,12 +93,11 @@ class InterferenceRecords:
 
     def parts(self) -> list[Part]:
         """The parts that were measured, topology by topology."""
-        measured = {(mark.arm, mark.condition, mark.phase) for mark in self._marks}
         return [
-            Part(arm, condition, phase)
+            Part(arm, condition, phase, users)
             for arm in self.arms()
             for condition, phase in PARTS
-            if (arm, condition, phase) in measured
+            for users in self.users(arm, condition, phase)
         ] + [level for arm in self.arms() for level in self.ramp(arm).values()]
 
     def ramp(self, arm: str) -> dict[int, Part]:
@@ -102,11 +109,17 @@ class InterferenceRecords:
     def classes(self, part: Part) -> list[str]:
         """The classes with ok responses in a part's condition, the shortest prompts first."""
         prompts: dict[str, int] = {}
-        for (arm, condition, _, name), timelines in self._groups.items():
+        for (arm, condition, *_, name), timelines in self._groups.items():
             if (arm, condition) == (part.arm, part.condition):
                 told = [int(one.tags.get("prompt_tokens", "0")) for one in timelines]
                 prompts[name] = max(prompts.get(name, 0), *told)
         return sorted(prompts, key=lambda name: (prompts[name], name))
+
+    def users(self, arm: str, condition: str, phase: str) -> list[int | None]:
+        """Return the numbers of users that a phase was run with, in order; [None] where it is one."""
+        found = {mark.users for mark in self.marks(Part(arm, condition, phase))}
+        several = len(found - {None}) > 1
+        return sorted(found, key=lambda users: users or 0) if several else [None] * bool(found)
 
     def measured(self, arm: str, condition: str) -> bool:
         """Whether a condition was carried out on a topology at least once."""
@@ -114,12 +127,16 @@ class InterferenceRecords:
 
     def mix_classes(self) -> dict[str, str]:
         """Classes of the mix, each with the condition in which it was alone."""
-        return {key[3]: key[1] for key in sorted(self._groups, reverse=True) if key[1] in ALONE}
+        return {key[-1]: key[1] for key in sorted(self._groups, reverse=True) if key[1] in ALONE}
 
     def marks(self, part: Part) -> list[Mark]:
         """The marks of a part, one a repeat."""
         wanted = (part.arm, part.condition, part.phase)
-        return [mark for mark in self._marks if (mark.arm, mark.condition, mark.phase) == wanted]
+        return [
+            mark
+            for mark in self._marks
+            if (mark.arm, mark.condition, mark.phase) == wanted and part.users in (None, mark.users)
+        ]
 
     def stretches(self, part: Part, *classes: str) -> list[Stretch]:
         """The ok responses of one or more classes in a part, one stretch a repeat."""
@@ -129,22 +146,25 @@ class InterferenceRecords:
                 [
                     timeline
                     for name in classes
-                    for timeline in self._groups.get(
-                        (part.arm, part.condition, str(mark.repeat), name), ()
-                    )
+                    for timeline in self._groups.get((*_run_of_mark(mark), name), ())
                 ],
             )
             for mark in self.marks(part)
         ]
 
     def responses(self, part: Part) -> tuple[list[Timeline], list[Issued]]:
-        """All responses and started requests of a part's condition, of any outcome."""
-        wanted = (part.arm, part.condition)
+        """All responses and started requests of a part's runs, of any outcome."""
+        wanted = {_run_of_mark(mark) for mark in self.marks(part)}
         return (
-            [t for t in self._timelines if _run_of(t.tags)[:2] == wanted],
-            [request for request in self._issued if _run_of(request.tags)[:2] == wanted],
+            [t for t in self._timelines if _run_of(t.tags) in wanted],
+            [request for request in self._issued if _run_of(request.tags) in wanted],
         )
 
 
-def _run_of(tags: Mapping[str, str]) -> tuple[str, str, str]:
-    return tags.get("arm", ""), tags.get("condition", ""), tags.get("repeat", "")
+def _run_of(tags: Mapping[str, str]) -> tuple[str, str, str, str]:
+    return tuple(tags.get(name, "") for name in ("arm", "condition", "repeat", "users"))  # type: ignore[return-value]
+
+
+def _run_of_mark(mark: Mark) -> tuple[str, str, str, str]:
+    users = "" if mark.users is None else str(mark.users)
+    return mark.arm, mark.condition, str(mark.repeat), users

@@ -24,11 +24,14 @@ class InterferenceSettings:
 
     Attributes:
         conditions: Which conditions are run.
-        background_users: Streams that decode all the time.
+        background_users: Numbers of streams that decode all the time, one run each.
         background: What they ask for.
-        inject_prompt_tokens: Lengths of the injected prompts, taken in turn.
+        inject_prompt_tokens: Lengths of the injected prompts.
+        inject_together: How many prompts are injected at the same moment.
         inject_output_tokens: Tokens generated for an injected prompt.
-        injections_per_s: Injected prompts per second.
+        injections_per_s: Injections per second, each of one or more prompts.
+        alone_each: How often each prompt is sent with nothing beside it.
+        alone_s: Time in which these prompts are sent at most.
         prime_s: Time for the background to get going.
         baseline_s: Background alone.
         inject_s: Background with injected prompts.
@@ -47,11 +50,14 @@ class InterferenceSettings:
     """
 
     conditions: tuple[Condition, ...] = DEFAULT_CONDITIONS
-    background_users: int = 8
+    background_users: tuple[int, ...] = (8,)
     background: RequestClass = _BACKGROUND
     inject_prompt_tokens: tuple[int, ...] = (512, 1024, 2048, 4096)
+    inject_together: tuple[int, ...] = (1,)
     inject_output_tokens: int = 8
     injections_per_s: float = 2.0
+    alone_each: int = 3
+    alone_s: float = 30.0
     prime_s: float = 2.0
     baseline_s: float = 10.0
     inject_s: float = 15.0
@@ -70,11 +76,12 @@ class InterferenceSettings:
 
 
 LAB_SETTINGS = InterferenceSettings(
-    background_users=8,
     background=RequestClass("background", 8, 320),
     inject_prompt_tokens=(192, 320, 448),
     inject_output_tokens=8,
     injections_per_s=4.0,
+    alone_each=2,
+    alone_s=5.0,
     prime_s=1.0,
     baseline_s=4.0,
     inject_s=6.0,

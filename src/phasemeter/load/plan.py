@@ -48,6 +48,7 @@ class UserFlow:
         stop_s: No request is started from then on.
         spread_s: Users start evenly over this time rather than all at once.
         max_requests: At most so many requests over all users, or None.
+        in_turn: A user asks for the classes one after the other instead of drawing them.
         tags: Labels of the records.
     """
 
@@ -58,14 +59,18 @@ class UserFlow:
     stop_s: float
     spread_s: float = 0.0
     max_requests: int | None = None
+    in_turn: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def requests_of(self, user: int, seed: int) -> Iterator[PlannedRequest]:
         """Yield the requests of one user, without end."""
         for index in count():
             key = f"{self.name}-u{user}-{index}"
-            rng = Random(f"{seed}/{key}")
-            yield PlannedRequest(key, draw_class(self.mix, rng), self.tags)
+            if self.in_turn:
+                drawn = self.mix[index % len(self.mix)]
+            else:
+                drawn = draw_class(self.mix, Random(f"{seed}/{key}"))
+            yield PlannedRequest(key, drawn, self.tags)
 
     def first_offset_ns(self, user: int) -> int:
         """Return when a user starts."""

@@ -25,7 +25,7 @@ _PERCENTILE_MARKS = (("p50", "circle"), ("p90", "diamond"), ("p99", "line-ns-ope
 
 
 def inject_raster(run: RunRecords, topology: str, colour_of: Mapping[str, str]) -> Raster | None:
-    """Draw the first repeat of an arm's injection; None where it has no phases or no responses.
+    """Draw the first run of an arm's injection with the most users; None where it has no phases or no responses.
 
     Background streams are the lower rows, injected prompts the upper ones.
     """
@@ -33,9 +33,14 @@ def inject_raster(run: RunRecords, topology: str, colour_of: Mapping[str, str]) 
     if not phases:
         return None
     repeat = min(mark.repeat for mark in phases)
-    phases = [mark for mark in phases if mark.repeat == repeat]
+    users = max(mark.users or 0 for mark in phases)
+    phases = [mark for mark in phases if (mark.repeat, mark.users or 0) == (repeat, users)]
     start_ns = min(mark.start_ns for mark in phases)
-    timelines = [t for t in timelines_of(run, topology, INJECT, repeat) if t.ended_ns > start_ns]
+    timelines = [
+        t
+        for t in timelines_of(run, topology, INJECT, repeat, phases[0].users)
+        if t.ended_ns > start_ns
+    ]
     if not timelines:
         return None
     timelines.sort(key=lambda t: (is_injected(t), t.started_ns))
