@@ -223,3 +223,29 @@ def test_a_run_cut_off_before_any_condition_was_complete_is_invalid():
 
     assert finding.verdict.kind == "invalid"
     assert finding.factors == ()
+
+
+def test_classes_that_are_kept_apart_need_no_overlap_on_one_instance():
+    """Routed by class, injected prompts never meet the background: no reason against the run."""
+    run = make_run(
+        arms=("mixed", "class-routed"),
+        stall_ms={"mixed": 100.0, "class-routed": 10.0},
+        short_ttft_ms={"mixed": 50.0, "class-routed": 50.0},
+    )
+    elsewhere = tuple(
+        replace(t, tags={**t.tags, "instance": "1"})
+        if (t.tags["arm"], t.tags["class"]) == ("class-routed", "injected")
+        else t
+        for t in run.timelines
+    )
+    routes = {"background": [0], "injected": [1], "short": [0], "long": [1]}
+    told = {**run.manifest["target"], "topologies": {"class-routed": {"routes": routes}}}
+    apart = replace(run, timelines=elsewhere, manifest={"target": told})
+
+    finding = analyse(apart)
+
+    assert finding.verdict.kind == "interference"
+    assert "they shared no instance" in finding.verdict.text
+    assert any("to different instances" in note for note in finding.notes)
+    # The same records where no route says so: nothing can be said about that topology.
+    assert analyse(replace(apart, manifest=run.manifest)).verdict.kind == "invalid"

@@ -260,52 +260,6 @@ def test_a_connection_closed_while_idle_is_not_dropped_from_under_its_next_user(
         driver._selector.close()
 
 
-def json_reply(document: object, status: int = 200) -> ScriptedReply:
-    body = json.dumps(document).encode()
-    headers = (("content-type", "application/json"),)
-    read = ScriptedRead(20, (body,))
-    return ScriptedReply([read], status=status, headers=headers, framing="length")
-
-
-def separated(prefill_url: str, decode_url: str) -> Target:
-    (prefill, _), (decode, _) = parse_endpoint(prefill_url), parse_endpoint(decode_url)
-    return Target("separated", (prefill,), RequestStyle("chat", "m"), (decode,))
-
-
-def test_a_separated_request_goes_through_both_legs_and_is_timed_as_one(drive):
-    params = {"do_remote_prefill": True, "remote_port": 7}
-    answer = json_reply({"choices": [], "kv_transfer_params": params})
-    with ScriptedServer(answer) as prefill, ScriptedServer(ANSWER) as decode:
-        (timeline,) = drive("", target=separated(prefill.url, decode.url))
-        asked, streamed = (json.loads(s.served[0].body) for s in (prefill, decode))
-        decode_received_ns = decode.served[0].received_ns
-
-    assert (asked["stream"], asked["max_tokens"]) == (False, 1)
-    assert streamed["kv_transfer_params"] == params
-    assert (streamed["stream"], streamed["max_tokens"]) == (True, ONE.output_tokens)
-    assert asked["messages"] == streamed["messages"]
-    assert timeline.outcome is Outcome.OK
-    assert [leg.role for leg in timeline.legs] == ["prefill", "decode"]
-    assert timeline.sent_ns == timeline.legs[0].sent_ns < timeline.legs[0].ended_ns
-    assert timeline.legs[0].ended_ns <= decode_received_ns + 50 * MS
-    assert timeline.headers_ns == timeline.legs[1].headers_ns
-
-
-@pytest.mark.parametrize(
-    ("answer", "error_type"),
-    [
-        (json_reply({"choices": []}), "no_handoff"),
-        (json_reply({"error": {"type": "overloaded"}}, status=503), "overloaded"),
-    ],
-)
-def test_a_prefill_leg_that_hands_nothing_over_fails_the_request(drive, answer, error_type):
-    with ScriptedServer(answer) as prefill, ScriptedServer(ANSWER) as decode:
-        (timeline,) = drive("", target=separated(prefill.url, decode.url))
-        assert decode.served == []
-
-    assert (timeline.outcome, timeline.error_type) == (Outcome.ERROR, error_type)
-
-
 def test_a_proxy_that_lets_events_go_in_clumps_is_noticed(drive):
     """The same 24 tokens, one by one and six at a time after 60 ms of silence."""
     events = [f"data: {data}\n\n".encode() for _, data in chat_events(kinds=("content",) * 24)]

@@ -179,6 +179,51 @@ def test_prefill_and_decode_instances_are_tried_with_a_hand_off():
     assert len(last["prompt"]) == 256
 
 
+def test_sglangs_instances_are_asked_at_the_same_time():
+    """Each answers only when the other has been asked the same."""
+    rooms: list[int] = []
+    both = threading.Barrier(2, timeout=30)
+
+    def waits(method, path, body, headers):
+        if method == "POST":
+            rooms.append(body["bootstrap_room"])
+            both.wait()
+        return vllm_like(method, path, body, headers)
+
+    with Server(waits) as first, Server(waits) as second:
+        target = find(first.url, decode_urls=[second.url], topology="separated", handoff="sglang")
+        warm_up(target, headers={})
+        asked = [one.asked[-1][2] for one in (first, second)]
+
+    assert target.style.prompt_ids
+    assert asked[0] == asked[1]
+    assert asked[0]["bootstrap_port"] == 8998
+    assert len(set(rooms)) == len(rooms) / 2
+
+
+def test_a_decode_instance_that_waits_for_a_refused_prompt_is_not_waited_for():
+    """Its own time limit may be minutes."""
+    released = threading.Event()
+
+    def refuses(method, path, body, headers):
+        if method == "GET":
+            return vllm_like(method, path, body, headers)
+        return 403, {"error": {"message": "not you"}}
+
+    def waits(method, path, body, headers):
+        if method == "POST":
+            released.wait(60)
+        return vllm_like(method, path, body, headers)
+
+    with Server(refuses) as first, Server(waits) as second:
+        try:
+            with pytest.raises(UsageError, match="not you"):
+                find(first.url, decode_urls=[second.url], topology="separated", handoff="sglang")
+            assert not released.is_set()
+        finally:
+            released.set()
+
+
 def test_a_prefill_instance_that_hands_nothing_over_is_none():
     with (
         Server(vllm_like) as first,
@@ -219,3 +264,20 @@ def test_what_does_not_fit_the_server_is_refused_before_the_run():
 def test_a_server_that_tells_no_limit_is_asked_for_anything():
     with Server(vllm_like) as server:
         refuse_too_long(find(server.url), [RequestClass("long", 10**6, 40)], headers={})
+
+
+def test_a_class_without_an_instance_of_its_own_is_refused_before_the_run():
+    with Server(vllm_like) as first, Server(vllm_like) as second:
+        target = find_target(
+            [first.url, second.url],
+            topology="class-routed",
+            model="m",
+            api=None,
+            headers={},
+            routes={"short": (0,), "long": (1,)},
+        )
+        refuse_too_long(target, [RequestClass("short", 60, 40)], headers={})
+        with pytest.raises(
+            UsageError, match="no instance for class 'other'; accepted: short, long"
+        ):
+            refuse_too_long(target, [RequestClass("other", 61, 40)], headers={})

@@ -21,6 +21,10 @@ from phasemeter.load.target import RequestStyle, Target, parse_endpoint
             ["prefill=http://h/v1?key=k3y,decode=http://g/v1?key=k3y"],
             ["prefill=http://h/v1?REDACTED,decode=http://g/v1?REDACTED"],
         ),
+        (
+            ["short=http://h/v1?key=k3y,long=http://g/v1?key=k3y"],
+            ["short=http://h/v1?REDACTED,long=http://g/v1?REDACTED"],
+        ),
         (["--mix", "short=60%:256/128"], ["--mix", "short=60%:256/128"]),
     ],
 )

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasemeter import metrics
-from phasemeter.core.timeline import Outcome, Timeline, TokenEvent, Usage
+from phasemeter.core.timeline import Leg, Outcome, Timeline, TokenEvent, Usage
 from phasemeter.metrics.stall import stalls_ns
 from phasemeter.metrics.tpot import tokens_after_first_event
 
@@ -46,6 +46,7 @@ _EXPECTED = {
     "ttfa": [170 - 100],
     "gap": [170 - 150, 200 - 170],
     "gap_raw": [170 - 150, 200 - 170],
+    "second_gap": [170 - 150],
     "itl": [20 // 2, round(30 / 4)],
     "stall": [],
     "tpot": [(200 - 150) // (11 - 1)],
@@ -57,11 +58,14 @@ _EXPECTED = {
     "send": [115 - 110],
     "server_wait": [140 - 115],
     "stream_wait": [150 - 140],
+    "prefill_leg": [],
+    "handoff": [],
+    "decode_leg": [],
     "consumer_wait": [3, 4],
 }
 
 _NOT_OF_A_WHOLE_BODY = {"ttft", "ttft_wire", "ttft_response", "ttfa", "gap", "itl", "stall", "tpot"}
-_NOT_OF_A_WHOLE_BODY |= {"gap_raw", "decode", "stream_wait"}
+_NOT_OF_A_WHOLE_BODY |= {"gap_raw", "second_gap", "decode", "stream_wait"}
 
 
 @pytest.mark.parametrize("metric", metrics.BUILTIN, ids=lambda metric: metric.name)
@@ -210,3 +214,48 @@ def test_an_answer_that_came_in_one_read_has_no_decode_time():
     assert list(metrics.DECODE.samples(timeline)) == list(metrics.TPOT.samples(timeline)) == []
     assert timeline.decode_s is None
     assert list(metrics.TTFT.samples(timeline)) != []
+
+
+# Started at 100, the prefill leg answered at 400, the decode leg sent at 430, tokens at 500, 590, 620.
+TWO_LEGS = make_timeline(
+    content(500),
+    content(590),
+    content(620),
+    legs=(Leg("prefill", 110, 390, 400), Leg("decode", 430, 480, 620, 420)),
+)
+
+
+def test_the_legs_of_a_hand_off_add_up_to_ttft():
+    parts = {
+        metric.name: list(metric.samples(TWO_LEGS))
+        for metric in (metrics.PREFILL_LEG, metrics.HANDOFF, metrics.DECODE_LEG)
+    }
+
+    assert parts == {"prefill_leg": [300], "handoff": [30], "decode_leg": [70]}
+    assert sum(sum(one) for one in parts.values()) == 400
+    assert list(metrics.TTFT.samples(TWO_LEGS)) == [400]
+
+
+def test_legs_that_are_sent_together_have_no_hand_off_between_them():
+    """Sent at 110 and 112; the prefill instance had answered at 480, the first token came at 500."""
+    together = replace(TWO_LEGS, legs=(Leg("prefill", 110, 470, 480), Leg("decode", 112, 490, 620)))
+
+    assert list(metrics.PREFILL_LEG.samples(together)) == [380]
+    assert list(metrics.HANDOFF.samples(together)) == []
+    assert list(metrics.DECODE_LEG.samples(together)) == [388]
+
+
+def test_a_leg_that_was_given_up_has_no_time():
+    given_up = replace(TWO_LEGS, legs=(Leg("prefill", 110, None, None),))
+
+    assert list(metrics.PREFILL_LEG.samples(given_up)) == []
+    assert list(metrics.DECODE_LEG.samples(given_up)) == []
+
+
+def test_the_second_gap_is_the_first_ones_to_the_second_event_only():
+    assert list(metrics.SECOND_GAP.samples(TWO_LEGS)) == [90]
+    assert list(metrics.GAP.samples(TWO_LEGS)) == [90, 30]
+    in_one_read = make_timeline(content(10, read=0), content(10, read=0), content(40, read=1))
+    assert list(metrics.SECOND_GAP.samples(in_one_read)) == []
+    limited = make_timeline(content(10), TokenEvent(40, "content", 1, 5, consumer_limited=True))
+    assert list(metrics.SECOND_GAP.samples(limited)) == []

@@ -1,12 +1,13 @@
 """The report on a terminal and through a pipe."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from interference_factory import analyse, write_interference_run
-from run_factory import make_timeline, worker_end, write_run
+from run_factory import MS, make_timeline, worker_end, write_run
 
-from phasemeter.core.timeline import Outcome
+from phasemeter.core.timeline import Leg, Outcome
 from phasemeter.report.document import read_report
 from phasemeter.report.terminal import print_report
 
@@ -110,3 +111,29 @@ def test_labels_that_look_like_markup_are_shown_as_they_are(tmp_path):
 
     assert "x[/nope]" in text
     assert "[bold]y" in text
+
+
+def test_legs_are_told_where_requests_had_them(tmp_path):
+    """Two requests with a hand-off: 40 ms to the prefill answer, 5 ms between, 15 ms to the token."""
+    legs = [Leg("prefill", 1 * MS, 39 * MS, 40 * MS), Leg("decode", 45 * MS, 50 * MS, 99 * MS)]
+    plain = [make_timeline(f"p{k}", first_ms=60, gaps_ms=(10, 5)) for k in range(2)]
+    two = [replace(t, request_id=f"s{k}", legs=_after(t, legs)) for k, t in enumerate(plain)]
+
+    without = printed(write_run(tmp_path / "plain", plain))
+    text = printed(write_run(tmp_path / "legs", two))
+
+    rows = {line.split()[-6]: line.split()[-5:] for line in text.splitlines() if " 2 " in line}
+    for name, ms in (("prefill_leg", "40.0"), ("handoff", "5.0"), ("decode_leg", "15.0")):
+        assert rows[name][1].startswith(ms[:-1])
+    assert rows["second_gap"][1].startswith("10")
+    assert "ttft = prefill_leg" in text
+    assert "second_gap" not in without
+    assert "prefill_leg" not in without
+
+
+def _after(timeline, legs):
+    start_ns = timeline.started_ns
+    return tuple(
+        Leg(leg.role, start_ns + leg.sent_ns, start_ns + leg.headers_ns, start_ns + leg.ended_ns)
+        for leg in legs
+    )

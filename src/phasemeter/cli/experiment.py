@@ -79,9 +79,12 @@ def run_experiment(
     *,
     timeout_s: float,
     as_json: bool,
+    per_gpu: bool = False,
 ) -> int:
     """Run the experiment against targets that answer, show the report, return the exit status."""
-    measure(settings, targets, folder, headers, timeout_s=timeout_s, as_json=as_json)
+    measure(
+        settings, targets, folder, headers, timeout_s=timeout_s, as_json=as_json, per_gpu=per_gpu
+    )
     return show_report(folder, as_json=as_json)
 
 
@@ -93,6 +96,7 @@ def measure(
     *,
     timeout_s: float,
     as_json: bool,
+    per_gpu: bool = False,
 ) -> None:
     """Carry out the experiment's runs under a progress bar.
 
@@ -110,6 +114,7 @@ def measure(
                 headers=headers,
                 timeout_s=timeout_s,
                 on_progress=_Follower(progress, runs).show,
+                per_gpu=per_gpu,
             )
     except (KeyboardInterrupt, WorkerFailedError):
         show_report(folder, as_json=as_json)

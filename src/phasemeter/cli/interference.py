@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,15 +18,14 @@ from phasemeter.cli.options import (
     TIMEOUT_OPTION,
     read_headers,
 )
+from phasemeter.cli.topologies import Topologies, find_targets, topology_options
 from phasemeter.core.errors import UsageError
 
 if TYPE_CHECKING:
     from phasemeter.experiments.interference_settings import Condition
-    from phasemeter.load.target import Target
     from phasemeter.load.workload import RequestClass
 
 _MOST_USERS = 10_000
-_SEPARATED_FORM = "prefill=URL,decode=URL (each may come several times)"
 
 _EXAMPLES = {
     "--background-users": "1,4,8",
@@ -42,18 +40,7 @@ _EXAMPLES = {
     is_flag=True,
     help="Start lab engines: two mixed replicas, one prefill and one decode instance, on the same two cores.",
 )
-@click.option(
-    "--mixed",
-    "mixed_urls",
-    multiple=True,
-    metavar="URL",
-    help="A mixed instance; several are used in turn.",
-)
-@click.option(
-    "--separated",
-    metavar="prefill=URL,decode=URL",
-    help="Prefill and decode instances; the client carries the hand-off.",
-)
+@topology_options
 @click.option(
     "--policy",
     type=click.Choice(["mixed", "chunked", "prefill-first"]),
@@ -61,8 +48,6 @@ _EXAMPLES = {
     show_default=True,
     help="Policy of the mixed lab engines.",
 )
-@click.option("--model", help="Model to ask for; by default the only one the server lists.")
-@click.option("--gpus-per-instance", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(
     "--conditions",
     metavar="inject,mix,ramp",
@@ -106,11 +91,8 @@ _EXAMPLES = {
 @OUTPUT_OPTION
 @JSON_OPTION
 def command(
-    mixed_urls: tuple[str, ...],
-    separated: str | None,
+    topologies: Topologies,
     policy: str,
-    model: str | None,
-    gpus_per_instance: int,
     conditions: str | None,
     background_users: str | None,
     inject_tokens: str | None,
@@ -148,8 +130,11 @@ def command(
     from phasemeter.experiments.interference_settings import LAB_SETTINGS, InterferenceSettings
     from phasemeter.load import run_folder
 
-    if lab == bool(mixed_urls or separated):
-        msg = "--lab, --mixed, --separated: give --lab, or the URLs of your own instances"
+    if lab == topologies.any:
+        msg = (
+            "--lab, --mixed, --class-routed, --separated, --proxied: give --lab, or the URLs of your "
+            "own instances"
+        )
         raise UsageError(msg)
     for name, per_s in (("--rate", rate), ("--inject-rate", inject_rate)):
         if per_s is not None and not 0 < per_s <= MOST_PER_S:
@@ -177,65 +162,19 @@ def command(
     extra = read_headers(headers, api_key_env)
     if lab:
         return run_on_lab(settings, policy, output, timeout_s=timeout, as_json=as_json)
-    targets = _own_targets(mixed_urls, separated, model, extra, gpus_per_instance)
+    short, long = settings.mix
+    targets = find_targets(topologies, (short.name, long.name), extra)
     refuse_too_long_prompts(settings, targets, extra)
     folder = run_folder.create(output, "interference")
-    return run_experiment(settings, targets, folder, extra, timeout_s=timeout, as_json=as_json)
-
-
-def _own_targets(
-    mixed_urls: tuple[str, ...],
-    separated: str | None,
-    model: str | None,
-    headers: Mapping[str, str],
-    gpus_per_instance: int,
-) -> dict[str, Target]:
-    """Return the targets behind the user's URLs, at equal GPU count or not at all."""
-    from phasemeter.load.preflight import find_target, warm_up
-
-    targets: dict[str, Target] = {}
-    if mixed_urls:
-        targets["mixed"] = find_target(
-            mixed_urls,
-            topology="single" if len(mixed_urls) == 1 else "replicated",
-            model=model,
-            api=None,
-            headers=headers,
-            gpus=gpus_per_instance * len(mixed_urls),
-        )
-    if separated is not None:
-        prefill_urls, decode_urls = _instances(separated)
-        targets["separated"] = find_target(
-            prefill_urls,
-            decode_urls=decode_urls,
-            topology="separated",
-            model=model,
-            api=None,
-            headers=headers,
-            gpus=gpus_per_instance * len(prefill_urls + decode_urls),
-        )
-    counts = {arm: target.gpus for arm, target in targets.items()}
-    if len(set(counts.values())) > 1:
-        told = ", ".join(f"{arm} {count}" for arm, count in counts.items())
-        msg = f"--mixed, --separated: unequal GPU counts ({told}); accepted: as many instances each"
-        raise UsageError(msg)
-    for target in targets.values():
-        warm_up(target, headers=headers)
-    return targets
-
-
-def _instances(text: str) -> tuple[list[str], list[str]]:
-    urls: dict[str, list[str]] = {"prefill": [], "decode": []}
-    for item in text.split(","):
-        role, _, url = item.strip().partition("=")
-        if role not in urls or not url:
-            msg = f"--separated: {item.strip()!r} is no instance; accepted: {_SEPARATED_FORM}"
-            raise UsageError(msg)
-        urls[role].append(url)
-    if not urls["prefill"] or not urls["decode"]:
-        msg = f"--separated: {text!r} lacks an instance; accepted: {_SEPARATED_FORM}"
-        raise UsageError(msg)
-    return urls["prefill"], urls["decode"]
+    return run_experiment(
+        settings,
+        targets,
+        folder,
+        extra,
+        timeout_s=timeout,
+        as_json=as_json,
+        per_gpu=topologies.per_gpu,
+    )
 
 
 def _conditions(text: str) -> tuple[Condition, ...]:

@@ -21,10 +21,19 @@ from phasemeter.cli.options import (
     read_headers,
     show_report,
 )
+from phasemeter.cli.topologies import (
+    BOOTSTRAP_OPTION,
+    CLASS_ROUTED_OPTION,
+    HANDOFF_OPTION,
+    SEPARATED_OPTION,
+    Topologies,
+    the_one_topology,
+)
 from phasemeter.core.errors import UsageError
 
 if TYPE_CHECKING:
     from phasemeter.load.connecting import StampChoice
+    from phasemeter.load.handoff import Handoff
     from phasemeter.load.plan import Plan
 
 _REQUESTS_LIMIT_S = 3600.0
@@ -103,7 +112,11 @@ def _ttft_curve(calibration: Path) -> dict[str, float]:
 
 
 @click.command("load")
-@click.argument("url")
+@click.argument("urls", metavar="[URL]...", nargs=-1)
+@SEPARATED_OPTION
+@CLASS_ROUTED_OPTION
+@HANDOFF_OPTION
+@BOOTSTRAP_OPTION
 @click.option("--model", help="Model to ask for; by default the only one the server lists.")
 @click.option(
     "--api",
@@ -164,7 +177,11 @@ def _ttft_curve(calibration: Path) -> dict[str, float]:
 @OUTPUT_OPTION
 @JSON_OPTION
 def command(
-    url: str,
+    urls: tuple[str, ...],
+    separated: str | None,
+    class_routed: str | None,
+    handoff: Handoff,
+    bootstrap_ports: str | None,
     model: str | None,
     api: str | None,
     users: int | None,
@@ -188,7 +205,7 @@ def command(
     insecure: bool,
     as_json: bool,
 ) -> int:
-    """Drive the OpenAI-compatible server at URL with a planned load.
+    """Drive the OpenAI-compatible server at URL with a planned load; several URLs are used in turn.
 
     Every token's arrival is stamped at the socket. Ends with a report; the run folder can be reported
     on again with `phasemeter report`. Ctrl-C keeps what was measured so far (exit status 130).
@@ -197,20 +214,20 @@ def command(
     from phasemeter.load import run_folder
     from phasemeter.load.connecting import Connecting
     from phasemeter.load.launch import WorkerFailedError, cpus_for
-    from phasemeter.load.preflight import find_target, refuse_too_long
+    from phasemeter.load.preflight import refuse_too_long
     from phasemeter.load.run import run_load
 
+    asked = Topologies(urls, class_routed, separated, handoff, bootstrap_ports, model=model)
+    topology = the_one_topology(asked)
     load = _Load(users, rate, arrivals, mix, duration, requests, drain, seed)
     plan = load.plan()
     cpus = cpus_for(workers) if pin else []
     extra = read_headers(headers, api_key_env)
     about = {} if calibration is None else {"ttft_curve": _ttft_curve(calibration)}
-    target = find_target(
-        [url],
-        topology="single",
-        model=model,
+    target = topology.find(
+        asked,
+        extra,
         api="chat" if api == "chat" else "completions" if api == "completions" else None,
-        headers=extra,
         gpus=gpus,
         connecting=Connecting(stamps=stamps, verify=not insecure),
     )

@@ -104,6 +104,11 @@ class StreamMeter:
         self._repeats = Repeats(dialect.varying)
         self._understood = _Understood()
 
+    @property
+    def has_body(self) -> bool:
+        """True once body bytes were taken."""
+        return self._read >= 0 or bool(self._pending)
+
     def on_headers(self, t_ns: int, status: int, headers: Mapping[str, str]) -> None:
         """Take the response's status and headers (lower-case names), complete at `t_ns`."""
         self._headers_ns = t_ns

@@ -80,13 +80,15 @@ class Leg:
         role: `prefill` or `decode`.
         sent_ns: Last byte of this leg's request handed to the kernel.
         headers_ns: Response headers of this leg complete.
-        ended_ns: End of this leg's response.
+        ended_ns: End of this leg's response; None where it was given up before.
+        connected_ns: Connection usable; None when a pooled connection was reused.
     """
 
     role: str
     sent_ns: int | None
     headers_ns: int | None
     ended_ns: int | None
+    connected_ns: int | None = None
 
 
 class _Gaps(NamedTuple):
@@ -209,6 +211,10 @@ class Timeline:
         """Decode span in seconds; None as in `decode_ns`."""
         return None if self.decode_ns is None else self.decode_ns / 1e9
 
+    def leg(self, role: str) -> Leg | None:
+        """Return the leg of a role, or None where the request had none."""
+        return next((leg for leg in self.legs if leg.role == role), None)
+
     def gaps(self) -> Iterator[tuple[int, TokenEvent]]:
         """Yield (gap in ns, later event) for consecutive token events of different reads."""
         gaps = self._worked_out()
@@ -260,7 +266,13 @@ def shifted(timeline: Timeline, by_ns: int) -> Timeline:
         ended_ns=timeline.ended_ns + by_ns,
         events=tuple(event._replace(t_ns=event.t_ns + by_ns) for event in timeline.events),
         legs=tuple(
-            Leg(leg.role, move(leg.sent_ns), move(leg.headers_ns), move(leg.ended_ns))
+            Leg(
+                leg.role,
+                move(leg.sent_ns),
+                move(leg.headers_ns),
+                move(leg.ended_ns),
+                move(leg.connected_ns),
+            )
             for leg in timeline.legs
         ),
     )

@@ -26,6 +26,7 @@ def carry_out(
     headers: Mapping[str, str],
     timeout_s: float,
     on_progress: OnProgress,
+    per_gpu: bool = False,
 ) -> None:
     """Run everything; the folder can be reported on at any time meanwhile.
 
@@ -38,6 +39,7 @@ def carry_out(
         timeout_s: Time limit of one request.
         on_progress: Called a few times a second with the run under way, the seconds since its
             start and its totals.
+        per_gpu: Unequal GPU counts were accepted, to be compared per GPU.
 
     Raises:
         KeyboardInterrupt: On SIGINT or SIGTERM, when everything measured so far has been written.
@@ -53,6 +55,7 @@ def carry_out(
                 "urls": _urls(targets),
                 "model": next(iter(targets.values())).style.model,
                 "gpus": {arm: target.gpus for arm, target in targets.items()},
+                "per_gpu": per_gpu,
                 "topologies": {arm: target.as_document() for arm, target in targets.items()},
             },
         },

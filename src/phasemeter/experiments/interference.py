@@ -25,6 +25,7 @@ from phasemeter.experiments.interference_records import (
     Part,
 )
 from phasemeter.experiments.interference_verdict import Evidence, judge, notes_on
+from phasemeter.experiments.per_gpu import normalised
 from phasemeter.experiments.ramp import analyse_ramp
 from phasemeter.experiments.ramp_words import ramp_notes
 from phasemeter.experiments.statistic import GAPS, THROUGHPUT, TTFTS, Statistic
@@ -43,10 +44,14 @@ def analyse(run: RunRecords) -> Finding:
         factors += _topology_factors(records, arms[0], other)
     ramp = analyse_ramp(records)
     factors += ramp.factors
+    if records.per_gpu:
+        factors = normalised(factors, records.gpus)
     evidence = Evidence(
         factors={factor.name: factor for factor in factors},
         overlaps=overlaps,
         gpus=records.gpus,
+        per_gpu=records.per_gpu,
+        apart=records.apart,
         gap_p99_ms=_background_gap_p99_ms(records, arms),
         failed=records.failed,
         issued=records.issued,

@@ -64,6 +64,8 @@ class InterferenceRecords:
         failed: Those of them that did not end ok.
         gpus: Accelerators (or cores) by topology.
         ramp_prime_s: Time that each level of a ramp had to get going, None where not told.
+        per_gpu: Unequal GPU counts were accepted, to be compared per GPU.
+        apart: Topologies whose routes keep injected prompts and background streams apart.
     """
 
     def __init__(self, run: RunRecords) -> None:
@@ -84,6 +86,10 @@ class InterferenceRecords:
         plan = run.manifest.get("plan")
         prime_s = plan.get("ramp_prime_s") if isinstance(plan, dict) else None
         self.ramp_prime_s = float(prime_s) if isinstance(prime_s, int | float) else None
+        self.per_gpu = isinstance(target, dict) and target.get("per_gpu") is True
+        topologies = target.get("topologies") if isinstance(target, dict) else None
+        told = topologies if isinstance(topologies, dict) else {}
+        self.apart = frozenset(arm for arm, one in told.items() if _keeps_apart(one))
 
     def arms(self) -> list[str]:
         """Topologies that were measured, in the order of the manifest."""
@@ -159,6 +165,13 @@ class InterferenceRecords:
             [t for t in self._timelines if _run_of(t.tags) in wanted],
             [request for request in self._issued if _run_of(request.tags) in wanted],
         )
+
+
+def _keeps_apart(target: object) -> bool:
+    routes = target.get("routes") if isinstance(target, dict) else None
+    if not isinstance(routes, dict) or not {BACKGROUND, INJECTED} <= routes.keys():
+        return False
+    return not set(routes[BACKGROUND]) & set(routes[INJECTED])
 
 
 def _run_of(tags: Mapping[str, str]) -> tuple[str, str, str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from phasemeter.analysis.finding import Factor, Verdict
 from phasemeter.analysis.ramp_levels import RampLevel
 from phasemeter.experiments.exposure import Overlap
+from phasemeter.experiments.per_gpu import per_gpu_name
 from phasemeter.experiments.ramp_words import ramp_compared, ramp_judged, ramp_sentences, times
 
 RELEVANT_FACTOR = 1.5
@@ -31,6 +32,8 @@ class Evidence:
         failed: Requests that did not end ok.
         issued: Requests issued.
         ramp: Levels of the ramp, fewest users first, by topology.
+        per_gpu: Unequal GPU counts were accepted: throughput is compared per GPU.
+        apart: Topologies that keep injected prompts and background streams on instances of their own.
     """
 
     factors: Mapping[str, Factor]
@@ -40,6 +43,8 @@ class Evidence:
     failed: int
     issued: int
     ramp: Mapping[str, Sequence[RampLevel]] = field(default_factory=dict)
+    per_gpu: bool = False
+    apart: frozenset[str] = frozenset()
 
 
 def judge(evidence: Evidence, arms: Sequence[str]) -> Verdict:
@@ -99,6 +104,17 @@ def notes_on(evidence: Evidence) -> tuple[str, ...]:
                 f"injection were exposed to one of {overlap.injections} prompts; "
                 f"{overlap.stalls} gaps were stalls."
             )
+    notes += [
+        f"{arm} sends injected prompts and background streams to different instances, so no gap can "
+        "be exposed there."
+        for arm in sorted(evidence.apart & evidence.overlaps.keys())
+    ]
+    if evidence.per_gpu and len(set(evidence.gpus.values())) > 1:
+        told = ", ".join(f"{arm} {count}" for arm, count in evidence.gpus.items())
+        notes.append(
+            f"The topologies have unequal GPU counts ({told}): throughput is compared per GPU; "
+            "latencies are compared as they are, on unequal hardware."
+        )
     if evidence.failed:
         notes.append(f"{evidence.failed} of {evidence.issued} requests did not end ok.")
     return tuple(notes)
@@ -110,7 +126,7 @@ def _reason_against(evidence: Evidence, arms: Sequence[str]) -> str | None:
     if evidence.issued and evidence.failed / evidence.issued > MAX_FAILED_SHARE:
         return f"Invalid: {evidence.failed} of {evidence.issued} requests did not end ok."
     gpus = {evidence.gpus.get(arm) for arm in arms}
-    if len(gpus) > 1:
+    if len(gpus) > 1 and not evidence.per_gpu:
         return f"Invalid: the topologies have unequal GPU counts ({evidence.gpus})."
     for arm, overlap in evidence.overlaps.items():
         if overlap.gaps < MIN_GAPS:
@@ -118,7 +134,9 @@ def _reason_against(evidence: Evidence, arms: Sequence[str]) -> str | None:
                 f"Invalid: only {overlap.gaps} background gaps under injection on {arm}; "
                 f"at least {MIN_GAPS} are needed."
             )
-        if not overlap.exposures:
+        if not overlap.injections:
+            return f"Invalid: no injected prompt got a first token on {arm}."
+        if not overlap.exposures and arm not in evidence.apart:
             return f"Invalid: no injected prompt overlapped a background stream on {arm}."
     judged = _judged(evidence, arms[0])
     if not judged:
@@ -144,10 +162,15 @@ def _inject_sentence(evidence: Evidence, arm: str) -> str:
     before, after = (evidence.gap_p99_ms.get(f"{arm}.{phase}") for phase in ("baseline", "inject"))
     if before is None or after is None:
         return ""
-    longest = max(one.longest_gap_ms for one in evidence.overlaps[arm].exposures)
+    exposures = evidence.overlaps[arm].exposures
+    longest = (
+        f"the longest wait was {max(one.longest_gap_ms for one in exposures):.0f} ms"
+        if exposures
+        else "they shared no instance"
+    )
     return (
         f"On {arm}, injecting prompts took the gap p99 of the streams beside them from "
-        f"{before:.1f} to {after:.1f} ms, {times(factor)}; the longest wait was {longest:.0f} ms."
+        f"{before:.1f} to {after:.1f} ms, {times(factor)}; {longest}."
     )
 
 
@@ -175,15 +198,14 @@ def _comparison(evidence: Evidence, first: str, second: str) -> list[str]:
         if factor.ci95 is None:
             continue
         lo, hi = factor.ci95
-        lower_is_better = not name.endswith("throughput")
+        lower_is_better = not name.rpartition(".")[2].startswith("throughput")
         if lo <= 1 <= hi:
             unclear.append(words)
         elif (hi < 1) == lower_is_better:
             better.append(f"{words} ({times(factor)})")
         else:
             worse.append(f"{words} ({times(factor)})")
-    count = evidence.gpus.get(first)
-    told = "equal hardware, as told" if count is None else f"equal hardware ({count} each)"
+    told = _hardware(evidence, first, second)
     sentences = []
     for label, items in (("better", better), ("worse", worse)):
         if items:
@@ -191,6 +213,13 @@ def _comparison(evidence: Evidence, first: str, second: str) -> list[str]:
     if unclear:
         sentences.append(f"No clear difference of {second} in {_list(unclear)}.")
     return sentences
+
+
+def _hardware(evidence: Evidence, first: str, second: str) -> str:
+    count, other = evidence.gpus.get(first), evidence.gpus.get(second)
+    if count != other:
+        return f"unequal hardware ({first} {count} GPUs, {second} {other})"
+    return "equal hardware, as told" if count is None else f"equal hardware ({count} each)"
 
 
 def _compared(evidence: Evidence, prefix: str) -> list[tuple[str, str]]:
@@ -207,6 +236,11 @@ def _compared(evidence: Evidence, prefix: str) -> list[tuple[str, str]]:
         ]
     compared.append((f"{prefix}.together.all.throughput", "throughput of the mix"))
     compared += ramp_compared(prefix, next(iter(evidence.ramp.values()), ()))
+    compared += [
+        (per_gpu_name(name), f"{words}, per GPU")
+        for name, words in compared
+        if name.endswith(".throughput")
+    ]
     return [(name, words) for name, words in compared if name in evidence.factors]
 
 

@@ -1,9 +1,9 @@
-"""One question to a server, over the same connections as the load: what works here works in the run."""
+"""Questions to a server, over the same connections as the load: what works here works in the run."""
 
 from __future__ import annotations
 
 import selectors
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from phasemeter.core.clock import NS_PER_S, now_ns
@@ -36,21 +36,28 @@ class Answer:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One request.
+
+    Attributes:
+        endpoint: Where to.
+        path: Path with query.
+        body: JSON body of a POST; None for a GET.
+    """
+
+    endpoint: Endpoint
+    path: str
+    body: Mapping[str, object] | None = None
+
+
 def ask(
-    endpoint: Endpoint,
-    path: str,
-    body: Mapping[str, object] | None,
-    *,
-    headers: Mapping[str, str],
-    connecting: Connecting,
-    timeout_s: float,
+    question: Question, *, headers: Mapping[str, str], connecting: Connecting, timeout_s: float
 ) -> Answer:
     """Send one request and wait for the whole answer.
 
     Args:
-        endpoint: Where to.
-        path: Path with query.
-        body: JSON body of a POST; None for a GET.
+        question: The request.
         headers: Extra headers.
         connecting: How the connection is made.
         timeout_s: Time limit, connecting included.
@@ -58,36 +65,98 @@ def ask(
     Raises:
         NoAnswerError: If no whole HTTP response came.
     """
+    (answer,) = ask_together(
+        [question], headers=headers, connecting=connecting, timeout_s=timeout_s
+    )
+    assert answer is not None
+    return answer
+
+
+def ask_together(
+    questions: Sequence[Question],
+    *,
+    headers: Mapping[str, str],
+    connecting: Connecting,
+    timeout_s: float,
+) -> list[Answer | None]:
+    """Send requests at the same time and wait for the whole answers.
+
+    Where one is refused (a status from 300 on) the others are given up, since their servers may be
+    waiting for it: their answers are None.
+
+    Args:
+        questions: The requests.
+        headers: Extra headers.
+        connecting: How connections are made.
+        timeout_s: Time limit, connecting included.
+
+    Raises:
+        NoAnswerError: If to one of them no whole HTTP response came; the others are given up.
+    """
     pool = ConnectionPool(connecting)
-    taker = _Taker()
+    takers = [_Taker() for _ in questions]
+    exchanges: list[Exchange] = []
     try:
-        request = request_to(endpoint, path, body, headers)
-        pool.resolve([endpoint])
-        connection = pool.take(endpoint)
+        pool.resolve([question.endpoint for question in questions])
+        for question, taker in zip(questions, takers, strict=True):
+            request = request_to(question.endpoint, question.path, question.body, headers)
+            connection = pool.take(question.endpoint)
+            exchanges.append(Exchange(connection, request, taker, _closed))
     except (OSError, UnicodeError) as fault:
+        for exchange in exchanges:
+            exchange.connection.close()
         raise NoAnswerError(_reason(fault)) from fault
     finally:
         pool.close()
-    exchange = Exchange(connection, request, taker, lambda exchange: exchange.connection.close())
+    _carry_out(exchanges, takers, timeout_s)
+    answers: list[Answer | None] = []
+    for exchange, taker in zip(exchanges, takers, strict=True):
+        if taker.end is StreamEnd.CLOSED:
+            answers.append(None)
+        elif taker.end is not StreamEnd.EOF or taker.status is None:
+            raise NoAnswerError(_reason(exchange.fault) if exchange.fault else taker.error_type)
+        else:
+            answers.append(Answer(taker.status, taker.headers, _plain(taker)))
+    return answers
+
+
+def _closed(exchange: Exchange) -> None:
+    exchange.connection.close()
+
+
+def _carry_out(exchanges: Sequence[Exchange], takers: Sequence[_Taker], timeout_s: float) -> None:
+    """Work until every exchange has ended, one has failed, or time is up."""
     deadline_ns = now_ns() + round(timeout_s * NS_PER_S)
     with selectors.DefaultSelector() as selector:
-        selector.register(connection, selectors.EVENT_READ | selectors.EVENT_WRITE)
-        while not exchange.done:
+        for exchange in exchanges:
+            both = selectors.EVENT_READ | selectors.EVENT_WRITE
+            selector.register(exchange.connection, both, exchange)
+        while not all(exchange.done for exchange in exchanges):
             left_ns = deadline_ns - now_ns()
-            if left_ns <= 0:
-                exchange.finish(now_ns(), StreamEnd.TIMED_OUT, f"nothing within {timeout_s:g} s")
+            if left_ns <= 0 or any(taker.failed for taker in takers):
                 break
-            for _, events in selector.select(left_ns / NS_PER_S):
-                if events & selectors.EVENT_READ:
-                    exchange.on_readable()
-                if events & selectors.EVENT_WRITE and not exchange.done:
-                    exchange.advance()
-            if not exchange.done:
-                writes = selectors.EVENT_WRITE if connection.wants_write else 0
-                selector.modify(connection, selectors.EVENT_READ | writes)
-    if taker.end is not StreamEnd.EOF or taker.status is None:
-        raise NoAnswerError(_reason(exchange.fault) if exchange.fault else taker.error_type)
-    return Answer(taker.status, taker.headers, _plain(taker))
+            for key, events in selector.select(left_ns / NS_PER_S):
+                _serve(selector, key.data, events)
+    failed = any(taker.failed for taker in takers)
+    for exchange in exchanges:
+        if failed:
+            exchange.finish(now_ns(), StreamEnd.CLOSED, None)
+        else:
+            exchange.finish(now_ns(), StreamEnd.TIMED_OUT, f"nothing within {timeout_s:g} s")
+
+
+def _serve(selector: selectors.BaseSelector, exchange: Exchange, events: int) -> None:
+    connection = exchange.connection
+    fd = connection.fileno()
+    if events & selectors.EVENT_READ:
+        exchange.on_readable()
+    if events & selectors.EVENT_WRITE and not exchange.done:
+        exchange.advance()
+    if exchange.done:
+        selector.unregister(fd)
+    else:
+        writes = selectors.EVENT_WRITE if connection.wants_write else 0
+        selector.modify(fd, selectors.EVENT_READ | writes, exchange)
 
 
 class _Taker:
@@ -99,6 +168,11 @@ class _Taker:
         self.body = bytearray()
         self.end: StreamEnd | None = None
         self.error_type: str | None = None
+
+    @property
+    def failed(self) -> bool:
+        """True once it has ended without an answer that is one."""
+        return self.end is not None and (self.end is not StreamEnd.EOF or (self.status or 0) >= 300)
 
     def on_connected(self, t_ns: int) -> None: ...
 

@@ -354,7 +354,7 @@ class Driver:
 
         reused = connection.used
         exchange = Exchange(connection, request, owner, released, retry if reused else None)
-        flight.exchange = exchange
+        flight.exchanges[owner] = exchange
         if reused:
             exchange.advance()
         if not exchange.done:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from phasemeter.core.errors import UsageError
-from phasemeter.load.ask import NoAnswerError, ask
+from phasemeter.load.ask import Answer, NoAnswerError, Question, ask_together
 from phasemeter.load.connecting import AUTOMATIC, Connecting
-from phasemeter.load.handoff import decode_body, prefill_body
+from phasemeter.load.handoff import Handoff, bootstrap_body, decode_body, prefill_body
 from phasemeter.load.prompts import TextLength
 from phasemeter.load.proxy import proxy_for
 from phasemeter.load.target import Api, Endpoint, RequestStyle, Target, Topology, parse_endpoint
@@ -34,6 +34,9 @@ def find_target(
     headers: Mapping[str, str],
     gpus: int | None = None,
     connecting: Connecting = AUTOMATIC,
+    routes: Mapping[str, tuple[int, ...]] | None = None,
+    handoff: Handoff = "vllm",
+    bootstrap_ports: Sequence[int] = (),
 ) -> Target:
     """Try the endpoints and return the target that a run can be driven against.
 
@@ -46,6 +49,9 @@ def find_target(
         headers: Extra request headers.
         gpus: Accelerators (or cores) that serve the target.
         connecting: How connections are made.
+        routes: Numbers of the URLs of each request class when class-routed.
+        handoff: Whose protocol the two legs speak when separated.
+        bootstrap_ports: Bootstrap port of each prefill instance, for SGLang's protocol.
 
     Raises:
         UsageError: If a URL is malformed, nothing answers there, or the server refuses.
@@ -56,13 +62,22 @@ def find_target(
     api = api or parsed[0][1]
     if connecting.stamps == "kernel":
         _refuse_without_kernel_stamps(endpoints + decoders)
-    asker = _Asker(headers, connecting)
+    found = Target(
+        topology=topology,
+        endpoints=endpoints,
+        style=RequestStyle("chat", model or ""),
+        decode_endpoints=decoders,
+        gpus=gpus,
+        connecting=connecting,
+        routes=routes or {},
+        handoff=handoff,
+        bootstrap_ports=tuple(bootstrap_ports),
+    )
+    asker = _Asker(headers, found)
     for endpoint in endpoints[1:] + decoders:
         asker.get(endpoint, "/models")
-    first = endpoints[0]
-    model = model or _only_model(first, asker)
-    style = _find_style(first, model, api, asker, decoders[0] if decoders else None)
-    return Target(topology, endpoints, style, decoders, gpus, connecting)
+    model = model or _only_model(endpoints[0], asker)
+    return replace(found, style=_find_style(model, api, asker))
 
 
 def _refuse_without_kernel_stamps(endpoints: Iterable[Endpoint]) -> None:
@@ -93,9 +108,12 @@ def refuse_too_long(
     compared.
 
     Raises:
-        UsageError: If a class's prompt and output do not fit.
+        UsageError: If a class's prompt and output do not fit, or a class has no instance to go to.
     """
-    asker = _Asker(headers, target.connecting)
+    classes = list(classes)
+    for one in classes:
+        target.route(one.name, 0)
+    asker = _Asker(headers, target)
     for endpoint in target.endpoints + target.decode_endpoints:
         _, answer = asker.get(endpoint, "/models")
         for model in _listed(answer):
@@ -118,15 +136,14 @@ def warm_up(target: Target, *, headers: Mapping[str, str], prompt_tokens: int = 
     Raises:
         UsageError: If an instance does not answer.
     """
-    asker = _Asker(headers, target.connecting)
-    body = target.style.body(prompt_tokens, 8, uuid.uuid4().hex)
+    asker = _Asker(headers, target)
     pairs = max(len(target.endpoints), len(target.decode_endpoints))
     for turn in range(pairs):
-        first = target.endpoints[turn % len(target.endpoints)]
-        decoders = target.decode_endpoints
-        decoder = decoders[turn % len(decoders)] if decoders else None
-        status, answer = asker.complete(first, target.style, body, decoder)
+        # A prompt of its own each time: instances may share a cache.
+        body = target.style.body(prompt_tokens, 8, uuid.uuid4().hex)
+        status, answer = asker.complete(target.style, body, turn)
         if status != 200:
+            first = target.endpoints[turn % len(target.endpoints)]
             said = f"HTTP {status}: {_message(answer)}"
             msg = f"URL: {first.base_url} refuses a prompt of {prompt_tokens} tokens ({said})"
             raise UsageError(msg)
@@ -142,14 +159,8 @@ def _only_model(endpoint: Endpoint, asker: _Asker) -> str:
     raise UsageError(msg)
 
 
-def _find_style(
-    endpoint: Endpoint,
-    model: str,
-    api: Api | None,
-    asker: _Asker,
-    decoder: Endpoint | None,
-) -> RequestStyle:
-    """Try the ways of writing a request, the most exact first."""
+def _find_style(model: str, api: Api | None, asker: _Asker) -> RequestStyle:
+    """Try the ways of writing a request, the most exact first, on the first instance."""
     ways: list[RequestStyle] = []
     if api != "chat":
         ways.append(RequestStyle("completions", model, prompt_ids=True))
@@ -161,96 +172,143 @@ def _find_style(
     refusal = ""
     for way in ways + plain:
         body = way.body(8, 1, uuid.uuid4().hex)
-        status, answer = asker.complete(endpoint, way, body, decoder)
+        status, answer = asker.complete(way, body)
         if status == 200:
-            return way if way.prompt_ids else _measured(endpoint, way, asker, decoder)
+            return way if way.prompt_ids else _measured(way, asker)
         refusal = refusal or f"HTTP {status}: {_message(answer)}"
         if status in (401, 403):
             break
-    msg = f"URL: {endpoint.base_url} refuses requests for model {model!r} ({refusal})"
+    msg = f"URL: {asker.first.base_url} refuses requests for model {model!r} ({refusal})"
     raise UsageError(msg)
 
 
-def _measured(
-    endpoint: Endpoint, way: RequestStyle, asker: _Asker, decoder: Endpoint | None
-) -> RequestStyle:
+def _measured(way: RequestStyle, asker: _Asker) -> RequestStyle:
     """Return the style with the length of its texts, as the server counts them."""
     counted: list[int] = []
     for number in (_SHORT_WORDS, _LONG_WORDS):
         body = way.body(number, 1, uuid.uuid4().hex)
-        _, answer = asker.complete(endpoint, way, body, decoder)
+        _, answer = asker.complete(way, body)
         usage = answer.get("usage") if isinstance(answer, dict) else None
         tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
         if not isinstance(tokens, int):
-            msg = f"URL: {endpoint.base_url} tells no prompt length, so prompts cannot be sized"
+            msg = f"URL: {asker.first.base_url} tells no prompt length, so prompts cannot be sized"
             raise UsageError(msg)
         counted.append(tokens)
     per_word = (counted[1] - counted[0]) / (_LONG_WORDS - _SHORT_WORDS)
     if per_word <= 0:
-        msg = f"URL: {endpoint.base_url} counts {counted} prompt tokens for 20 and 220 words"
+        msg = f"URL: {asker.first.base_url} counts {counted} prompt tokens for 20 and 220 words"
         raise UsageError(msg)
     return replace(way, text_length=TextLength(counted[0] - per_word * _SHORT_WORDS, per_word))
 
 
 class _Asker:
-    """Asks endpoints with the run's own headers and connections."""
+    """Asks a target's instances with the run's own headers and connections."""
 
-    def __init__(self, headers: Mapping[str, str], connecting: Connecting) -> None:
+    def __init__(self, headers: Mapping[str, str], target: Target) -> None:
         self._headers = headers
-        self._connecting = connecting
+        self._target = target
+
+    @property
+    def first(self) -> Endpoint:
+        """The first instance."""
+        return self._target.endpoints[0]
 
     def get(self, endpoint: Endpoint, path: str) -> tuple[int, object]:
         """Return status and JSON document of a path below the base URL."""
         return self._exchange(endpoint, endpoint.below(path), None)
 
     def complete(
+        self, way: RequestStyle, body: Mapping[str, object], turn: int = 0
+    ) -> tuple[int, object]:
+        """Send one request without streaming, through both legs when separated.
+
+        Args:
+            way: How the request is written.
+            body: The request.
+            turn: Which of the instances, of both kinds, are asked.
+        """
+        target = self._target
+        number = turn % len(target.endpoints)
+        endpoint, decoders = target.endpoints[number], target.decode_endpoints
+        if not decoders:
+            return self._exchange(endpoint, endpoint.path(way.api), _plain(body))
+        decoder = decoders[turn % len(decoders)]
+        if target.handoff == "sglang":
+            return self._complete_together(endpoint, decoder, way, _plain(body), number)
+        status, answer = self._exchange(endpoint, endpoint.path(way.api), prefill_body(body))
+        if status != 200:
+            return status, answer
+        handed = decode_body(body, answer)
+        if handed is None:
+            msg = (
+                f"URL: {endpoint.base_url} is no prefill instance: no kv_transfer_params came back"
+            )
+            raise UsageError(msg)
+        return self._exchange(decoder, decoder.path(way.api), _plain(handed))
+
+    def _complete_together(
         self,
-        endpoint: Endpoint,
+        prefill: Endpoint,
+        decode: Endpoint,
         way: RequestStyle,
         body: Mapping[str, object],
-        decoder: Endpoint | None,
+        number: int,
     ) -> tuple[int, object]:
-        """Send one request without streaming, through both legs when separated."""
-        path = endpoint.path(way.api)
-        if decoder is not None:
-            status, answer = self._exchange(endpoint, path, prefill_body(body))
-            if status != 200:
-                return status, answer
-            handed = decode_body(body, answer)
-            if handed is None:
-                msg = (
-                    f"URL: {endpoint.base_url} is no prefill instance: "
-                    "no kv_transfer_params came back"
-                )
-                raise UsageError(msg)
-            endpoint, body, path = decoder, handed, decoder.path(way.api)
-        plain = {name: value for name, value in body.items() if name != "stream_options"}
-        return self._exchange(endpoint, path, {**plain, "stream": False})
+        both = bootstrap_body(
+            body,
+            host=prefill.host,
+            port=self._target.bootstrap_port(number),
+            request_id=uuid.uuid4().hex,
+        )
+        asked = [Question(one, one.path(way.api), both) for one in (prefill, decode)]
+        answers = self._ask(asked)
+        refused = [one for one in answers if one is not None and one.status != 200]
+        told = refused[0] if refused else answers[1]
+        assert told is not None  # an answer is given up only where the other one is a refusal
+        return told.status, _json(told)
 
     def _exchange(
         self, endpoint: Endpoint, path: str, body: Mapping[str, object] | None
     ) -> tuple[int, object]:
+        (answer,) = self._ask([Question(endpoint, path, body)])
+        assert answer is not None
+        return answer.status, _json(answer)
+
+    def _ask(self, questions: Sequence[Question]) -> list[Answer | None]:
+        asked = " and ".join(_shown(question.endpoint) for question in questions)
         try:
-            answer = ask(
-                endpoint,
-                path,
-                body,
+            answers = ask_together(
+                questions,
                 headers=self._headers,
-                connecting=self._connecting,
+                connecting=self._target.connecting,
                 timeout_s=_TIMEOUT_S,
             )
         except NoAnswerError as fault:
-            through = "" if endpoint.proxy is None else f" through proxy {endpoint.proxy.authority}"
-            msg = f"URL: nothing usable answers at {endpoint.base_url}{through} ({fault})"
+            msg = f"URL: nothing usable answers at {asked} ({fault})"
             raise UsageError(msg) from fault
-        if 300 <= answer.status < 400:
-            place = answer.headers.get("location")
-            msg = f"URL: {endpoint.base_url} redirects to {place}; use that URL"
-            raise UsageError(msg)
-        try:
-            return answer.status, json.loads(answer.body)
-        except (ValueError, RecursionError):
-            return answer.status, None
+        for question, answer in zip(questions, answers, strict=True):
+            if answer is not None and 300 <= answer.status < 400:
+                place = answer.headers.get("location")
+                msg = f"URL: {question.endpoint.base_url} redirects to {place}; use that URL"
+                raise UsageError(msg)
+        return answers
+
+
+def _shown(endpoint: Endpoint) -> str:
+    through = "" if endpoint.proxy is None else f" through proxy {endpoint.proxy.authority}"
+    return f"{endpoint.base_url}{through}"
+
+
+def _plain(body: Mapping[str, object]) -> dict[str, object]:
+    """Return a streamed request's body as one for a whole answer."""
+    return {name: body[name] for name in body if name != "stream_options"} | {"stream": False}
+
+
+def _json(answer: Answer) -> object:
+    try:
+        return json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _listed(answer: object) -> list[dict[str, object]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from phasemeter.load.handoff import prefill_body
+from phasemeter.load.handoff import bootstrap_body, prefill_body
 from phasemeter.load.http1 import request_bytes
 from phasemeter.load.plan import PlannedRequest
 from phasemeter.load.target import Endpoint, Target
@@ -18,11 +18,13 @@ class Prepared:
     Attributes:
         planned: The request of the plan.
         request_id: Unique within the run.
-        body: Body of the streamed request; kept for the decode leg, empty otherwise.
+        body: Body of the streamed request; kept for a decode leg that is made from the prefill
+            leg's answer, empty otherwise.
         first: Where the first exchange goes.
         first_bytes: Its bytes.
         decode: Where the decode leg goes, or None for a request of one exchange.
         instance: Number of the endpoint that the answer streams from, within its topology.
+        decode_bytes: Bytes of a decode leg that is sent together with the prefill leg, else None.
     """
 
     planned: PlannedRequest
@@ -32,10 +34,11 @@ class Prepared:
     first_bytes: bytes
     decode: Endpoint | None
     instance: int
+    decode_bytes: bytes | None = None
 
 
 class Preparer:
-    """Prepares requests; the n-th goes to the n-th endpoint, in turn.
+    """Prepares requests; the n-th goes to the n-th endpoint (of its class), in turn.
 
     Args:
         target: Where requests go.
@@ -51,30 +54,43 @@ class Preparer:
         self._target = target
         self._salt = salt
         self._headers = headers
-        self._number, self._step = first, step
+        self._first, self._step = first, step
+        self._numbers: dict[str, int] = {}
 
     def prepare(self, planned: PlannedRequest) -> Prepared:
         """Return the request with its bytes; takes about 1 us for each token of the prompt."""
         target, wanted = self._target, planned.request_class
-        number = self._number
-        self._number += self._step
+        # Classes with endpoints of their own take turns by themselves.
+        turns_of = wanted.name if target.routes else ""
+        number = self._numbers.get(turns_of, self._first)
+        self._numbers[turns_of] = number + self._step
         request_id = f"{self._salt}-{planned.key}"
         body = target.style.body(wanted.prompt_tokens, wanted.output_tokens, request_id)
-        instance = number % len(target.endpoints)
+        instance = target.route(wanted.name, number)
         first = target.endpoints[instance]
-        decode = None
-        if target.decode_endpoints:
-            instance = number % len(target.decode_endpoints)
-            decode = target.decode_endpoints[instance]
-        first_body = body if decode is None else prefill_body(body)
+        if not target.decode_endpoints:
+            first_bytes = self.to_bytes(first, body, request_id)
+            return Prepared(planned, request_id, {}, first, first_bytes, None, instance)
+        turn = number % len(target.decode_endpoints)
+        decode = target.decode_endpoints[turn]
+        if target.handoff == "vllm":
+            first_bytes = self.to_bytes(first, prefill_body(body), request_id)
+            return Prepared(planned, request_id, body, first, first_bytes, decode, turn)
+        both = bootstrap_body(
+            body,
+            host=first.host,
+            port=target.bootstrap_port(instance),
+            request_id=request_id,
+        )
         return Prepared(
             planned=planned,
             request_id=request_id,
-            body={} if decode is None else body,
+            body={},
             first=first,
-            first_bytes=self.to_bytes(first, first_body, request_id),
+            first_bytes=self.to_bytes(first, both, request_id),
             decode=decode,
-            instance=instance,
+            instance=turn,
+            decode_bytes=self.to_bytes(decode, both, request_id),
         )
 
     def to_bytes(self, endpoint: Endpoint, body: Mapping[str, object], request_id: str) -> bytes:

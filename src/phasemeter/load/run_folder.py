@@ -18,7 +18,7 @@ from phasemeter.core.errors import UsageError
 
 SCHEMA_VERSION = 1
 
-_AFTER_THE_PATH = re.compile(r"(?<=\S)[?#].*?(?=,(?:prefill|decode)=|$)")
+_AFTER_THE_PATH = re.compile(r"(?<=\S)[?#].*?(?=,[\w-]+=\w+:|$)")
 
 
 def create(folder: Path | None, kind: str) -> Path:

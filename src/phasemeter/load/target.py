@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 from urllib.parse import quote, unquote, urlsplit
 
 from phasemeter.core.errors import UsageError
 from phasemeter.load.connecting import AUTOMATIC, Connecting
+from phasemeter.load.handoff import DEFAULT_BOOTSTRAP_PORT, Handoff
 from phasemeter.load.prompts import TextLength, token_ids, words
 from phasemeter.load.proxy import Proxy
 
 Api = Literal["chat", "completions"]
-Topology = Literal["single", "replicated", "separated"]
+Topology = Literal["single", "replicated", "class-routed", "separated", "proxied"]
 
 _UNIX = "http+unix"
 _UNIX_FORM = "http+unix://%2Fpath%2Fof%2Fsocket[/PATH], absolute, at most 103 bytes"
@@ -176,13 +178,17 @@ class Target:
 
     Attributes:
         topology: `single`: one endpoint. `replicated`: each request to the next endpoint in turn.
-            `separated`: the prompt to a prefill instance, then the stream from a decode instance,
-            with the hand-off parameters carried by the client.
+            `class-routed`: each request class to endpoints of its own, in turn. `separated`: the
+            prompt to a prefill instance, the stream from a decode instance, the hand-off carried by
+            the client. `proxied`: one endpoint, behind which others do the work.
         endpoints: The endpoints; those of the prefill instances when separated.
         style: How requests are written.
         decode_endpoints: The decode instances when separated, else empty.
         gpus: Accelerators (or cores) that serve the target, or None where nobody said.
         connecting: How connections to it are made.
+        routes: Numbers of the endpoints of each request class when class-routed, else empty.
+        handoff: Whose protocol the two legs speak when separated.
+        bootstrap_ports: Bootstrap port of each prefill instance, for SGLang's protocol.
     """
 
     topology: Topology
@@ -191,6 +197,29 @@ class Target:
     decode_endpoints: tuple[Endpoint, ...] = ()
     gpus: int | None = None
     connecting: Connecting = AUTOMATIC
+    routes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    handoff: Handoff = "vllm"
+    bootstrap_ports: tuple[int, ...] = ()
+
+    def route(self, class_name: str, number: int) -> int:
+        """Return the number of the endpoint that the n-th request goes to.
+
+        Raises:
+            UsageError: If classes have endpoints of their own and this one has none.
+        """
+        if not self.routes:
+            return number % len(self.endpoints)
+        choices = self.routes.get(class_name)
+        if choices is None:
+            known = ", ".join(self.routes)
+            msg = f"--class-routed: no instance for class {class_name!r}; accepted: {known}"
+            raise UsageError(msg)
+        return choices[number % len(choices)]
+
+    def bootstrap_port(self, instance: int) -> int:
+        """Return the bootstrap port of a prefill instance."""
+        ports = self.bootstrap_ports or (DEFAULT_BOOTSTRAP_PORT,)
+        return ports[instance % len(ports)]
 
     def as_document(self) -> dict[str, object]:
         """Return the target as JSON-ready values, for the run's manifest."""

@@ -13,8 +13,10 @@ from phasemeter.metrics.gap import GAP
 from phasemeter.metrics.gap_raw import GAP_RAW
 from phasemeter.metrics.goodput import goodput_per_s, meets
 from phasemeter.metrics.itl import ITL
+from phasemeter.metrics.legs import DECODE_LEG, HANDOFF, PREFILL_LEG
 from phasemeter.metrics.metric import Metric, Population
 from phasemeter.metrics.queue import QUEUE
+from phasemeter.metrics.second_gap import SECOND_GAP
 from phasemeter.metrics.stall import STALL
 from phasemeter.metrics.tpot import TPOT
 from phasemeter.metrics.ttfa import TTFA
@@ -32,6 +34,7 @@ BUILTIN: tuple[Metric, ...] = (
     TTFA,
     GAP,
     GAP_RAW,
+    SECOND_GAP,
     ITL,
     STALL,
     TPOT,
@@ -43,6 +46,9 @@ BUILTIN: tuple[Metric, ...] = (
     SEND,
     SERVER_WAIT,
     STREAM_WAIT,
+    PREFILL_LEG,
+    HANDOFF,
+    DECODE_LEG,
     CONSUMER_WAIT,
 )
 
@@ -51,12 +57,16 @@ __all__ = [
     "CONNECT",
     "CONSUMER_WAIT",
     "DECODE",
+    "DECODE_LEG",
     "E2E",
     "E2E_RESPONSE",
     "GAP",
     "GAP_RAW",
+    "HANDOFF",
     "ITL",
+    "PREFILL_LEG",
     "QUEUE",
+    "SECOND_GAP",
     "SEND",
     "SERVER_WAIT",
     "STALL",

@@ -18,8 +18,11 @@ from phasemeter.analysis.shape import (
 from phasemeter.metrics import BUILTIN
 from phasemeter.report import formatting
 
-KEY_METRICS = ("ttft", "ttft_wire", "ttft_response", "gap", "tpot", "e2e")
-ARM_METRICS = ("ttft", "gap", "e2e")
+LEG_METRICS = ("prefill_leg", "handoff", "decode_leg", "second_gap")
+"""Of requests with a prefill leg and a decode leg; left out of tables elsewhere."""
+
+KEY_METRICS = ("ttft", "ttft_wire", "ttft_response", *LEG_METRICS, "gap", "tpot", "e2e")
+ARM_METRICS = ("ttft", *LEG_METRICS, "gap", "e2e")
 OUTCOMES = ("issued", "ok", "error", "truncated", "empty", "cancelled", "abandoned", "in_flight")
 
 _TITLES = {metric.name: metric.title for metric in BUILTIN}
@@ -52,9 +55,15 @@ def _int(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-def latency_rows(group: GroupSummary, names: Sequence[str] = KEY_METRICS) -> list[LatencyRow]:
-    """Return the rows of each class, then of all together where there are several classes."""
+def latency_rows(group: GroupSummary, names: Sequence[str] | None = None) -> list[LatencyRow]:
+    """Return the rows of each class, then of all together where there are several classes.
+
+    Args:
+        group: The group.
+        names: Metrics to show; by default the key metrics, those of legs only where there are any.
+    """
     rows: list[LatencyRow] = []
+    names = _that_apply(KEY_METRICS, group["metrics"]) if names is None else names
     for class_name, summary in group["classes"].items():
         rows += _rows(class_name, summary["metrics"], names)
     if len(group["classes"]) != 1:
@@ -62,11 +71,17 @@ def latency_rows(group: GroupSummary, names: Sequence[str] = KEY_METRICS) -> lis
     return rows
 
 
-def arm_rows(arm: Arm, names: Sequence[str] = ARM_METRICS) -> list[LatencyRow]:
+def arm_rows(arm: Arm) -> list[LatencyRow]:
     """Return the rows of each class of an arm."""
+    names = _that_apply(ARM_METRICS, arm.metrics)
     return [
         row for name, summary in arm.classes.items() for row in _class_rows(name, summary, names)
     ]
+
+
+def _that_apply(names: Sequence[str], metrics: Mapping[str, Percentiles]) -> Sequence[str]:
+    has_legs = metrics["decode_leg"]["count"] > 0
+    return [name for name in names if has_legs or name not in LEG_METRICS]
 
 
 def _class_rows(name: str, summary: ClassSummary, names: Sequence[str]) -> list[LatencyRow]:

@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from phasemeter.analysis.finding import Finding
+from phasemeter.analysis.finding import Arm, Finding
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.shape import GroupSummary, Summary, Throughput, Validity
 from phasemeter.report import formatting
@@ -33,6 +33,11 @@ _LATENCY_COLUMNS = ("count", "p50", "p90", "p99", "max")
 _METRIC_KEY = (
     "ttft: issued to first token; ttft_wire: from the request sent; ttft_response: from the planned\n"
     "time; gap: between token events; tpot: per output token; e2e: issued to last token"
+)
+_LEG_KEY = (
+    "\nttft = prefill_leg (issued to the prefill instance's answer) + handoff (to the decode request\n"
+    "sent) + decode_leg (to first token, with the pull of the KV cache); second_gap: first to second\n"
+    "token event. Where both legs are sent together there is no handoff, and decode_leg holds it all."
 )
 _FACTOR_KEY = (
     "ratio [95 % interval]; ~ marks an interval that covers 1, no effect shown; `/ alone` is against the\n"
@@ -104,7 +109,7 @@ def _load(summary: Summary) -> list[RenderableType]:
         _requests(summary),
         *_errors(summary),
         _latencies(latency_rows(summary)),
-        Text(_METRIC_KEY),
+        Text(_metric_key([summary])),
         _throughput(summary["throughput"]),
     ]
 
@@ -257,4 +262,10 @@ def _arms(finding: Finding) -> list[RenderableType]:
             name = "" if number else arm.name
             latencies.add_row(name, row.group, row.metric, *_latency_cells(row))
         latencies.add_section()
-    return [rates, latencies, Text(_METRIC_KEY)]
+    return [rates, latencies, Text(_metric_key(finding.arms))]
+
+
+def _metric_key(groups: Sequence[GroupSummary | Arm]) -> str:
+    metrics = [one.metrics if isinstance(one, Arm) else one["metrics"] for one in groups]
+    has_legs = any(one["decode_leg"]["count"] for one in metrics)
+    return _METRIC_KEY + (_LEG_KEY if has_legs else "")
