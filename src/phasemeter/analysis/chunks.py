@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phasemeter.analysis.steps import UNKNOWN_NS, Refusal, StepSeries
+from phasemeter.analysis.steps import UNKNOWN_NS, Counts, Refusal, StepSeries
 from phasemeter.core.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -104,13 +104,45 @@ def count_chunks(series: StepSeries, timelines: Sequence[Timeline]) -> list[Chun
         timelines: The responses that they were told from.
     """
     windows = _windows(series, timelines)
+    alone = np.flatnonzero(~_covered(series, windows) & (series.durations_ns != UNKNOWN_NS))
+    counts = []
+    for number, window in enumerate(windows):
+        if window.prompt_tokens >= FEWEST_PROMPT_TOKENS:
+            beside = _tokens_beside(windows, number)
+            count = _count(series, window, beside, alone)
+            if count is not None:
+                counts.append(count)
+    return counts
+
+
+def prompt_steps(series: StepSeries, timelines: Sequence[Timeline]) -> npt.NDArray[np.bool_]:
+    """Return for each step whether some prompt had been sent and had no first token before it."""
+    return _covered(series, _windows(series, timelines))
+
+
+def _covered(series: StepSeries, windows: Sequence[_Window]) -> npt.NDArray[np.bool_]:
     prefilling = np.zeros(series.ends_ns.size + 1, dtype=np.int64)
     for window in windows:
         prefilling[window.begin] += 1
         prefilling[window.last + 1] -= 1
-    busy = np.cumsum(prefilling)[:-1] > 0
-    found = (_count(series, window, windows, busy) for window in windows)
-    return [one for one in found if one is not None]
+    return np.cumsum(prefilling)[:-1] > 0
+
+
+def _tokens_beside(windows: Sequence[_Window], number: int) -> int:
+    """Return the tokens of other prompts between whose sending and first token this one's fell."""
+    window = windows[number]
+    tokens = 0
+    for other in windows[number + 1 :]:
+        if other.sent_ns >= window.first_ns:
+            break
+        tokens += other.prompt_tokens
+    # Waits are bounded, so that not every earlier window has to be looked at.
+    for other in reversed(windows[:number]):
+        if other.latest_first_ns <= window.sent_ns:
+            break
+        if other.first_ns > window.sent_ns:
+            tokens += other.prompt_tokens
+    return tokens
 
 
 def token_budget(counts: Sequence[ChunkCount]) -> TokenBudget | Refusal:
@@ -125,9 +157,7 @@ def token_budget(counts: Sequence[ChunkCount]) -> TokenBudget | Refusal:
     best = TokenBudget(0, None, 0, len(counts))
     for low, after in pairwise(edges):
         assert low is not None
-        agreeing = sum(
-            least <= low and (most is None or low <= most) for least, most in bounds
-        )
+        agreeing = sum(least <= low and (most is None or low <= most) for least, most in bounds)
         if agreeing > best.agreeing:
             best = TokenBudget(low, None if after is None else after - 1, agreeing, len(counts))
     if best.agreeing < LEAST_AGREEING_SHARE * len(counts):
@@ -154,11 +184,14 @@ class _Window:
     first_ns: int
     begin: int
     last: int
+    latest_first_ns: int
+    """Latest first token of this prompt and all that were sent before it."""
 
 
 def _windows(series: StepSeries, timelines: Sequence[Timeline]) -> list[_Window]:
-    windows = []
-    for timeline in timelines:
+    windows: list[_Window] = []
+    latest_ns = 0
+    for timeline in sorted(timelines, key=lambda timeline: timeline.sent_ns or 0):
         tokens, sent_ns = prompt_tokens_of(timeline), timeline.sent_ns
         first_ns = timeline.first_token_ns
         # With several legs the prompt was computed by another engine.
@@ -166,33 +199,26 @@ def _windows(series: StepSeries, timelines: Sequence[Timeline]) -> list[_Window]
             continue
         begin, last = series.step_of(sent_ns) + 1, series.step_of(first_ns)
         if begin <= last:
-            windows.append(_Window(timeline.request_id, tokens, sent_ns, first_ns, begin, last))
-    return sorted(windows, key=lambda window: window.sent_ns)
+            latest_ns = max(latest_ns, first_ns)
+            request_id = timeline.request_id
+            windows.append(_Window(request_id, tokens, sent_ns, first_ns, begin, last, latest_ns))
+    return windows
 
 
 def _count(
     series: StepSeries,
     window: _Window,
-    windows: Sequence[_Window],
-    busy: npt.NDArray[np.bool_],
+    beside: int,
+    alone: Counts,
 ) -> ChunkCount | None:
-    if window.prompt_tokens < FEWEST_PROMPT_TOKENS:
-        return None
     begin, last = window.begin, window.last
     durations_ns = series.durations_ns[begin : last + 1]
     decodes = series.decodes[begin : last + 1]
     if (durations_ns == UNKNOWN_NS).any() or np.median(decodes) < FEWEST_DECODES:
         return None
-    beside = sum(
-        other.prompt_tokens
-        for other in windows
-        if other is not window
-        and other.sent_ns < window.first_ns
-        and window.sent_ns < other.first_ns
-    )
     if beside > MOST_BESIDE * window.prompt_tokens:
         return None
-    usual_ns = _decode_only_ns(series, begin, busy)
+    usual_ns = _decode_only_ns(series, begin, alone)
     if usual_ns is None:
         return None
     chunks = _longer_at_the_end(durations_ns.tolist(), usual_ns)
@@ -209,12 +235,10 @@ def _count(
     )
 
 
-def _decode_only_ns(
-    series: StepSeries, begin: int, busy: npt.NDArray[np.bool_]
-) -> float | None:
-    """Return the median of the latest known steps before one that held no prompt."""
-    alone = (series.durations_ns[:begin] != UNKNOWN_NS) & ~busy[:begin]
-    latest = series.durations_ns[:begin][alone][-_STEPS_BEFORE:]
+def _decode_only_ns(series: StepSeries, begin: int, alone: Counts) -> float | None:
+    """Return the median of the latest steps before one that held no prompt."""
+    until = int(np.searchsorted(alone, begin))
+    latest = series.durations_ns[alone[max(until - _STEPS_BEFORE, 0) : until]]
     return float(np.median(latest)) if latest.size >= _FEWEST_BEFORE else None
 
 

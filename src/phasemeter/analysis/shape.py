@@ -133,6 +133,48 @@ class Health(TypedDict):
     governor: str | None
 
 
+class ChunkRow(TypedDict):
+    """Prompts of one length whose chunks were counted; `chunks` counts them by their number."""
+
+    prompt_tokens: int
+    prompts: int
+    chunks: dict[str, int]
+
+
+class BudgetInterval(TypedDict):
+    """Tokens a step that fit the counted prompts; `at_most` is None where no prompt was cut.
+
+    `agreeing` of the `observations` prompts fit.
+    """
+
+    at_least: int
+    at_most: int | None
+    agreeing: int
+    observations: int
+
+
+class EngineStepsSummary(TypedDict):
+    """The steps of one engine as the arrivals of its streams tell them; all inferred.
+
+    `reason` says why there are none, `budget_reason` why there is no token budget; else they are None.
+    `duration` is over all steps, `decode_only` over those in which no prompt can have been computed,
+    `with_prompt` over the counted chunks. `streams` is how many had a token in the median step.
+    """
+
+    arm: str
+    instance: str
+    reason: str | None
+    steps: int | None
+    unknown_steps: int | None
+    streams: float | None
+    duration: Percentiles | None
+    decode_only: Percentiles | None
+    with_prompt: Percentiles | None
+    chunks: list[ChunkRow]
+    token_budget: BudgetInterval | None
+    budget_reason: str | None
+
+
 class Summary(GroupSummary):
     """The document of `phasemeter report --json`."""
 
@@ -141,3 +183,4 @@ class Summary(GroupSummary):
     detections: list[Detection]
     validity: Validity
     health: Health
+    steps: list[EngineStepsSummary]

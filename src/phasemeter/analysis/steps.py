@@ -4,7 +4,7 @@ An engine with continuous batching computes one token of every running stream in
 of its streams arrive in clusters, one a step. Two tokens of one stream are never of the same step: each
 gap of each stream holds at least one boundary between steps. The fewest boundaries that do so are found by
 stabbing the gaps, which needs no threshold and does not split a step whose tokens were sent haltingly.
-Where it leaves a choice, because a stream has its first token there, the widest silence decides.
+Where it leaves a choice, the widest silence decides.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from phasemeter.core.timeline import Timeline
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Times = npt.NDArray[np.int64]
-    Counts = npt.NDArray[np.int64]
+Times = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int64]
 
 UNKNOWN_NS = -1
 """Stands for a duration that is not known in an array of durations."""
@@ -69,8 +66,8 @@ class StepSeries:
         in_step_share: Share of the streams' gaps that pass over no step.
         spread: Third quartile over the steps of (last - first arrival) / median step.
         streams: Streams with tokens, at the median step.
-        events: Token events used.
-        left_out: Token events beyond `MOST_EVENTS`.
+        events: Arrivals used.
+        is_cut: The run had more than `MOST_EVENTS` token events; its end is left out.
     """
 
     ends_ns: Times
@@ -81,12 +78,13 @@ class StepSeries:
     spread: float
     streams: float
     events: int
-    left_out: int
+    is_cut: bool
 
     @cached_property
     def known_ns(self) -> Times:
         """The durations that are known."""
-        return self.durations_ns[self.durations_ns != UNKNOWN_NS]
+        known: Times = self.durations_ns[self.durations_ns != UNKNOWN_NS]
+        return known
 
     def step_of(self, t_ns: int) -> int:
         """Return the number of the step that an arrival belongs to; -1 before the first."""
@@ -102,11 +100,12 @@ def reconstruct(timelines: Sequence[Timeline]) -> StepSeries | Refusal:
     Returns:
         The steps, or why they cannot be told.
     """
-    streams = [timeline for timeline in timelines if timeline.streamed and timeline.events]
+    all_streams = [timeline for timeline in timelines if timeline.streamed and timeline.events]
+    streams, until_ns = _first_streams(all_streams)
     reason = _reason_against(streams)
     if reason is not None:
         return Refusal(reason)
-    arrivals = _Arrivals.of(streams)
+    arrivals = _Arrivals.of(streams, until_ns)
     if arrivals.gap_starts_ns.size == 0:
         return Refusal("no stream has two token events")
     series = _series(arrivals)
@@ -114,9 +113,20 @@ def reconstruct(timelines: Sequence[Timeline]) -> StepSeries | Refusal:
     return series if reason is None else Refusal(reason)
 
 
+def _first_streams(streams: Sequence[Timeline]) -> tuple[list[Timeline], int | None]:
+    """Return the streams that began first, up to `MOST_EVENTS`, and when the first of the rest began."""
+    ordered = sorted(streams, key=lambda timeline: timeline.events[0].t_ns)
+    events = 0
+    for number, timeline in enumerate(ordered):
+        events += len(timeline.events)
+        if events > MOST_EVENTS and number:
+            return ordered[:number], timeline.events[0].t_ns
+    return ordered, None
+
+
 def _reason_against(streams: Sequence[Timeline]) -> str | None:
     if len(streams) < FEWEST_STREAMS:
-        return f"{len(streams)} streams with tokens; two at a time are needed to tell steps"
+        return "streams ran one at a time; two at a time are needed to tell steps"
     sources = {timeline.stamp_source for timeline in streams} - {"kernel", "recv"}
     if sources:
         return f"arrivals are stamped by {', '.join(sorted(sources))}, not at the socket"
@@ -125,7 +135,9 @@ def _reason_against(streams: Sequence[Timeline]) -> str | None:
     events = sum(len(timeline.events) for timeline in streams)
     several = sum(_events_with_several(timeline) for timeline in streams)
     if several > MOST_SEVERAL_SHARE * events:
-        return f"{several / events:.0%} of the token events carry several tokens, so of several steps"
+        return (
+            f"{several / events:.0%} of the token events carry several tokens, so of several steps"
+        )
     unknown = sum(len(timeline.events) for timeline in streams if not _tells_tokens(timeline))
     if unknown > MOST_SEVERAL_SHARE * events:
         return "the responses do not tell how many tokens their events carry"
@@ -179,10 +191,10 @@ class _Arrivals:
     several: npt.NDArray[np.bool_]
     gap_starts_ns: Times
     gap_ends_ns: Times
-    left_out: int
+    is_cut: bool
 
     @classmethod
-    def of(cls, streams: Sequence[Timeline]) -> _Arrivals:
+    def of(cls, streams: Sequence[Timeline], until_ns: int | None) -> _Arrivals:
         times: list[int] = []
         first: list[bool] = []
         several: list[bool] = []
@@ -200,7 +212,7 @@ class _Arrivals:
             ends += own[1:]
         times_ns = np.array(times, dtype=np.int64)
         order = np.argsort(times_ns, kind="stable")
-        kept = order[:MOST_EVENTS]
+        kept = order if until_ns is None else order[times_ns[order] < until_ns]
         last_ns = times_ns[kept[-1]]
         gap_starts_ns, gap_ends_ns = (np.array(one, dtype=np.int64) for one in (starts, ends))
         inside = gap_ends_ns <= last_ns
@@ -210,7 +222,7 @@ class _Arrivals:
             np.array(several, dtype=np.bool_)[kept],
             gap_starts_ns[inside],
             gap_ends_ns[inside],
-            order.size - kept.size,
+            until_ns is not None,
         )
 
 
@@ -244,7 +256,7 @@ def _series(arrivals: _Arrivals) -> StepSeries:
         spread=float(np.quantile((last_ns - ends_ns) / max(median_ns, 1.0), 0.75)),
         streams=float(np.median(tokens)),
         events=times_ns.size,
-        left_out=arrivals.left_out,
+        is_cut=arrivals.is_cut,
     )
 
 
@@ -263,23 +275,31 @@ def _stabbed(arrivals: _Arrivals) -> Times:
 
 
 def _moved_to_silences(bounds: Times, arrivals: _Arrivals) -> Times:
-    """Move each boundary to the widest silence among the places where it may lie.
+    """Move each boundary to the widest silence between the middles of the two steps that it parts.
 
-    It may lie anywhere after the latest start of the gaps that hold this boundary only.
+    A boundary stays where it was if a stream would then have two tokens in one step.
     """
-    low = np.searchsorted(bounds, arrivals.gap_starts_ns, side="right")
-    high = np.searchsorted(bounds, arrivals.gap_ends_ns, side="right") - 1
-    alone = low == high
-    earliest_ns = np.full(bounds.size, np.iinfo(np.int64).min)
-    np.maximum.at(earliest_ns, low[alone], arrivals.gap_starts_ns[alone])
     times_ns = arrivals.times_ns
-    begin = np.searchsorted(times_ns, earliest_ns)
-    end = np.searchsorted(times_ns, bounds)
+    heads = np.concatenate(([0], np.searchsorted(times_ns, bounds)))
+    sizes = np.diff(np.append(heads, times_ns.size))
+    from_ = (heads + sizes // 2)[:-1].tolist()
+    to = (heads + (sizes - 1) // 2)[1:].tolist()
+    silences = np.diff(times_ns)
     moved = bounds.copy()
-    for number in np.flatnonzero(end - begin > 1).tolist():
-        window = times_ns[begin[number] : end[number] + 1]
-        moved[number] = window[int(np.argmax(np.diff(window))) + 1]
-    return moved
+    for number, (begin, end) in enumerate(zip(from_, to, strict=True)):
+        moved[number] = times_ns[begin + 1 + int(np.argmax(silences[begin:end]))]
+    starts_ns, gap_ends_ns = arrivals.gap_starts_ns, arrivals.gap_ends_ns
+    low = np.searchsorted(bounds, starts_ns, side="right")
+    high = np.searchsorted(bounds, gap_ends_ns, side="right")
+    while True:
+        inside = np.searchsorted(moved, gap_ends_ns, side="right") - np.searchsorted(
+            moved, starts_ns, side="right"
+        )
+        without = np.flatnonzero(inside == 0).tolist()
+        if not without:
+            return moved
+        for gap in without:  # each is held apart by what it had, from now on
+            moved[low[gap] : high[gap]] = bounds[low[gap] : high[gap]]
 
 
 def _with_lone_first_tokens(heads: Counts, arrivals: _Arrivals, silence_ns: float) -> Counts:

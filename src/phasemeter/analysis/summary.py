@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from phasemeter.analysis.detectors import detect
+from phasemeter.analysis.engine_steps import EngineSteps, steps_of
 from phasemeter.analysis.health import connection_waits_ns, health_of
 from phasemeter.analysis.histogram import histogram_of, percentiles
 from phasemeter.analysis.records import RunRecords
@@ -31,12 +32,17 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-def summarise(run: RunRecords, samples: Mapping[str, Samples] | None = None) -> Summary:
+def summarise(
+    run: RunRecords,
+    samples: Mapping[str, Samples] | None = None,
+    steps: Sequence[EngineSteps] | None = None,
+) -> Summary:
     """Return the document of `phasemeter report --json`.
 
     Args:
         run: The run as read from its folder.
         samples: `collect(run.timelines)` where the caller has it already.
+        steps: `steps_of(run)` where the caller has it already.
     """
     group = summarise_group(run.timelines, run.issued, samples)
     sources = frozenset(timeline.stamp_source for timeline in run.timelines)
@@ -47,6 +53,7 @@ def summarise(run: RunRecords, samples: Mapping[str, Samples] | None = None) -> 
         detections=[*detect(run.timelines), *detect_in_run(run)],
         validity=judge(_evidence(run, group, sources)),
         health=health_of(run),
+        steps=[one.to_json() for one in (steps_of(run) if steps is None else steps)],
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from phasemeter.analysis.engine_steps import EngineSteps, steps_of
 from phasemeter.analysis.finding import Finding
 from phasemeter.analysis.histogram import histogram_of
 from phasemeter.analysis.records import RunRecords, load_run
@@ -40,12 +41,14 @@ class Report:
         summary: Its summary.
         finding: The outcome of an interference run, None for a load run.
         samples: Samples of every metric by class.
+        steps: What the arrivals tell of each engine's steps.
     """
 
     run: RunRecords
     summary: Summary
     finding: Finding | None
     samples: Mapping[str, Samples]
+    steps: Sequence[EngineSteps] = ()
 
     def to_json(self) -> dict[str, object]:
         """Return the document of `phasemeter report --json`."""
@@ -70,7 +73,8 @@ def read_report(run_path: Path, *, analyse: Analyse | None = None) -> Report:
     finding = None
     if kind_of(run) == "interference":
         finding = (analyse or _experiment_analyse())(run)
-    return Report(run, summarise(run, samples), finding, samples)
+    steps = steps_of(run)
+    return Report(run, summarise(run, samples, steps), finding, samples, steps)
 
 
 def write_report(
@@ -94,7 +98,13 @@ def write_report(
     histograms = phase_histograms(report)
     try:
         if html is not None:
-            page = render_page(report.run, report.summary, report.finding, samples=report.samples)
+            page = render_page(
+                report.run,
+                report.summary,
+                report.finding,
+                samples=report.samples,
+                steps=report.steps,
+            )
             write_atomically(html, page)
         if hgrm is not None:
             write_hgrm(hgrm, histograms)

@@ -12,17 +12,18 @@ import jinja2
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from phasemeter.analysis.engine_steps import EngineSteps
 from phasemeter.analysis.finding import Factor, Finding
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.samples import Samples, collect
 from phasemeter.analysis.shape import Summary
 from phasemeter.metrics import BUILTIN
-from phasemeter.report import formatting, health_rows, ramp_rows, tables
+from phasemeter.report import formatting, health_rows, ramp_rows, steps_rows, tables
 from phasemeter.report.about import about_run, kind_of
 from phasemeter.report.cibar import interval_bars
 from phasemeter.report.factor_matrix import RAMP
 from phasemeter.report.figure import Figure
-from phasemeter.report.plots import Plot, interference_plots, load_plots
+from phasemeter.report.plots import Plot, interference_plots, load_plots, steps_plots
 
 _VERDICT_HEADINGS = {
     "interference": "Interference shown",
@@ -82,6 +83,7 @@ def render_page(
     finding: Finding | None,
     *,
     samples: Mapping[str, Samples] | None = None,
+    steps: Sequence[EngineSteps] = (),
 ) -> str:
     """Return the report of a run as HTML text (about 5 MB, most of it the plotting library).
 
@@ -90,12 +92,14 @@ def render_page(
         summary: Its summary.
         finding: The outcome of an interference run, None for a load run.
         samples: `collect(run.timelines)` where the caller has it already.
+        steps: `steps_of(run)`, for the drawing of steps around a prompt.
     """
     if finding is not None:
         plots = interference_plots(run, finding)
     else:
         plots = load_plots(run, collect(run.timelines) if samples is None else samples)
     factors = () if finding is None else finding.factors
+    plots += steps_plots(steps)
     page = _Page(
         title=f"phasemeter {kind_of(run)} report",
         kind=kind_of(run),
@@ -114,6 +118,7 @@ def render_page(
         tables=tables,
         ramp=ramp_rows,
         health=health_rows,
+        steps=steps_rows,
         formatting=formatting,
         metrics=BUILTIN,
         metric_names=[metric.name for metric in BUILTIN],

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from phasemeter.analysis.engine_steps import EngineSteps
 from phasemeter.analysis.finding import Finding
 from phasemeter.analysis.phases import injected_topologies
 from phasemeter.analysis.ramp_levels import RampLevel
@@ -29,6 +30,7 @@ from phasemeter.report.ramp_figures import (
 )
 from phasemeter.report.raster import token_raster
 from phasemeter.report.rates import token_rate
+from phasemeter.report.steps_figure import steps_figure
 from phasemeter.report.tables import arms_beside_ramp
 
 if TYPE_CHECKING:
@@ -169,6 +171,24 @@ def _inject_plots(run: RunRecords, finding: Finding) -> list[Plot]:
             "first token], over its length. Dotted: p99 of the gaps before the injection.",
             _drawn(interference_curve(run, finding.exposures)),
         ),
+    ]
+
+
+def steps_plots(engines: Sequence[EngineSteps]) -> list[Plot]:
+    """Return the drawing of the steps around one prompt; empty where no chunks were counted."""
+    drawn = steps_figure(engines)
+    if drawn is None:
+        return []
+    around, told = drawn
+    return [
+        Plot(
+            "steps",
+            "Engine steps around a prompt",
+            "Told from the arrivals of the streams beside it: each bar is one step of the engine, as "
+            "wide as it is long. The prompt's chunks are the longer steps.",
+            around,
+            f"Drawn: {told}, the prompt with the most chunks.",
+        )
     ]
 
 

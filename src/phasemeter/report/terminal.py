@@ -19,6 +19,7 @@ from phasemeter.report.about import about_run, kind_of
 from phasemeter.report.factor_matrix import factor_matrix
 from phasemeter.report.health_rows import lag_rows, machine_line, reads_line
 from phasemeter.report.ramp_rows import COLUMNS, ramp_rows
+from phasemeter.report.steps_rows import STEP_COLUMNS, chunk_lines, refusal_lines, step_rows
 from phasemeter.report.tables import (
     LatencyRow,
     arm_rows,
@@ -86,7 +87,7 @@ def terminal_report(run: RunRecords, summary: Summary, finding: Finding | None) 
         parts += [*tables, *_verdict(finding)]
     else:
         parts += [*_load(summary), *_health(summary)]
-    parts += [_stamps(summary), *_detections(summary)]
+    parts += [*_steps(summary), _stamps(summary), *_detections(summary)]
     if summary["validity"]["verdict"] == "valid":
         parts.append(_validity(summary["validity"]))
     return Group(*parts)
@@ -188,6 +189,19 @@ def _health(summary: Summary) -> list[RenderableType]:
     for row in lag_rows(health):
         table.add_row(*row)
     lines = [line for line in (machine_line(health), reads_line(health)) if line]
+    return [*([table] if table.row_count else []), *map(Text, lines)]
+
+
+def _steps(summary: Summary) -> list[RenderableType]:
+    engines = summary["steps"]
+    table = plain_table(
+        "\nengine steps, ms (told from the arrivals of concurrent streams)",
+        ["engine"],
+        STEP_COLUMNS,
+    )
+    for row in step_rows(engines):
+        table.add_row(*row)
+    lines = [*chunk_lines(engines), *refusal_lines(engines)]
     return [*([table] if table.row_count else []), *map(Text, lines)]
 
 
