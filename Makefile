@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
-.PHONY: setup demo test fuzz check engines bench bench-sdk soak clean
+.PHONY: setup demo test fuzz check engines bench bench-sdk soak gpu clean
 
 $(VENV)/.pip:
 	$(PYTHON) -m venv $(VENV)
@@ -62,6 +62,12 @@ bench-sdk: $(VENV)/.dev
 SOAK ?=
 soak: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.sdk_soak $(SOAK)
+
+# On a machine with an NVIDIA GPU (docs/gpu.md); a trial without one:
+# make gpu GPU="--device cpu --shape small --python ENVIRONMENT/bin/python --output FOLDER"
+GPU ?= --output build/gpu-run --archive build/gpu-run.tar.gz
+gpu: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.gpu.run $(GPU)
 
 clean:
 	rm -rf $(VENV) build dist runs .pytest_cache .mypy_cache .ruff_cache

@@ -140,6 +140,8 @@ def test_few_requests_have_no_interval():
     assert one.ttft_ms["p50"].value == pytest.approx(4_000, abs=5)
     assert one.ttft_ms["p50"].ci95 is None
     assert factor(finding, "mixed.ramp.u2_vs_u1.short.ttft_p50").ci95 is None
+    assert finding.verdict.kind == "invalid"
+    assert "too few requests for an interval" in finding.verdict.text
 
 
 def test_untold_tokens_and_gpus_stay_unknown():

@@ -143,6 +143,9 @@ def _reason_against(evidence: Evidence, arms: Sequence[str]) -> str | None:
         return f"Invalid: no condition that can be judged was completed on {arms[0]}."
     if all(factor.value is None for factor in judged):
         return f"Invalid: there is no {_reference(evidence, judged[0])} on {arms[0]}."
+    if not evidence.overlaps and all(factor.ci95 is None for factor in judged):
+        names = ", ".join(factor.name for factor in judged)
+        return f"Invalid: too few requests for an interval of what would decide ({names})."
     return None
 
 

@@ -1,0 +1,1 @@
+"""The interference experiment on a machine with a GPU and no network, in one script within minutes."""
