@@ -1,7 +1,7 @@
 """A model folder without weights: shape, tokenizer and limits; the servers fill in random numbers.
 
-Timing needs a model of the right shape and no sense. The tokenizer is made here: byte-level BPE whose every
-token beyond the 256 bytes is printable text, so that nearly every token of a random model is an event.
+Timing needs a model of the right shape and no sense. The tokenizer is made here: byte-level BPE over
+printable ASCII alone, so that every token of a random model is text by itself, and so an event.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from itertools import count, islice, product
 from pathlib import Path
 from string import ascii_lowercase
 
-from benchmarks.hub_cache import tokenizer_document
+from benchmarks.hub_cache import merges_of, tokenizer_document
 
 END = "<|end|>"
-_BYTES = 256
+_BLANK = "\u0120"  # how a byte-level vocabulary writes the blank
+_LETTERS = (_BLANK, *map(chr, range(33, 127)))
 _CHAT_TEMPLATE = (
     "{% for message in messages %}{{ message['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}{% endif %}"
@@ -35,7 +36,7 @@ class Shape:
         kv_heads: Key and value heads.
         head_dim: Width of a head.
         intermediate: Width of the feed-forward block.
-        vocabulary: Tokens, the 256 bytes and the end mark included.
+        vocabulary: Tokens, the end mark included.
         max_tokens: Longest sequence.
         dtype: Type of the weights.
     """
@@ -73,9 +74,7 @@ def write_model(folder: Path, shape: Shape) -> Path:
         "config.json": model_config(shape),
         # No end mark: an answer ends where the request says so.
         "generation_config.json": {"bos_token_id": shape.vocabulary - 1, "do_sample": False},
-        "tokenizer.json": tokenizer_document(
-            tuple(islice(_words(), shape.vocabulary - _BYTES - 1))
-        ),
+        "tokenizer.json": _tokenizer(shape.vocabulary),
         "tokenizer_config.json": {
             **special,
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -109,6 +108,22 @@ def model_config(shape: Shape) -> dict[str, object]:
         "tie_word_embeddings": False,
         "bos_token_id": shape.vocabulary - 1,
         "eos_token_id": shape.vocabulary - 1,
+    }
+
+
+def _tokenizer(size: int) -> dict[str, object]:
+    """Return the content of `tokenizer.json`; other bytes than printable ASCII have no token."""
+    words = tuple(islice(_words(), size - len(_LETTERS) - 1))
+    document = tokenizer_document(words)
+    tokens = [*_LETTERS, *("".join(pair) for pair in merges_of(words)), END]
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    end, model = document["added_tokens"], document["model"]
+    assert isinstance(end, list)
+    assert isinstance(model, dict)
+    return {
+        **document,
+        "added_tokens": [{**end[0], "id": vocabulary[END]}],
+        "model": {**model, "vocab": vocabulary},
     }
 
 

@@ -15,8 +15,6 @@ from transformers.cli.serve import Serve
 from transformers.cli.serving.model_manager import ModelManager
 from transformers.generation.continuous_batching.scheduler import SCHEDULER_MAPPING
 
-_BYTES = 256
-
 
 def main() -> None:
     """Serve until interrupted."""
@@ -60,11 +58,9 @@ def random_model(
     torch.manual_seed(0)
     with torch.device(self.device):
         model = transformers.AutoModelForCausalLM.from_config(config, dtype=self.dtype)
-    # What is no text by itself (single bytes, the end mark) loses against thousands of random logits.
     with torch.no_grad():
-        output = model.get_output_embeddings().weight
-        output[:_BYTES] = 0
-        output[-1] = 0
+        # The end mark is no text; it loses against thousands of random logits.
+        model.get_output_embeddings().weight[-1] = 0
     model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
     model.name_or_path = folder
     return model.eval()
