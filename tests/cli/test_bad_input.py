@@ -64,6 +64,13 @@ LOAD = ("load", "http://127.0.0.1:9/v1", "--users", "2", "--duration", "1s")
         ((*LOAD[:-1], "soon"), ("--duration", "'soon'", "60s")),
         ((*LOAD, "--stamps", "yield"), ("--stamps", "yield", "recv")),
         ((*LOAD, "--calibrated-by", "no-such-run"), ("no-such-run", "is not there")),
+        (
+            ("calibrate", "http://127.0.0.1:9/v1", "--prompt-tokens", "64,128"),
+            ("--prompt-tokens", "64,128", "at least 6"),
+        ),
+        (("calibrate", "http://127.0.0.1:9/v1", "--streams", "0,1"), ("--streams", "'0,1'")),
+        (("calibrate", "http://127.0.0.1:9/v1", "--repeats", "3"), ("--repeats", "3", "5")),
+        (("calibrate",), ("URL",)),
         ((*LOAD, "--workers", "256", "--pin"), ("--pin", "256 workers")),
         (("load", "http+unix://relative.sock/v1", *LOAD[2:]), ("URL", "%2Fpath%2Fof%2Fsocket")),
         (("load", "http+unix:///run/a.sock", *LOAD[2:]), ("URL", "http+unix://%2F")),

@@ -35,7 +35,7 @@ LONGER = 1.5
 """A step this many times as long as those without prompts holds part of one."""
 
 FEWEST_OBSERVATIONS = 3
-LEAST_AGREEING_SHARE = 0.7
+LEAST_AGREEING_SHARE = 0.5
 
 _STEPS_BEFORE = 15
 _FEWEST_BEFORE = 3

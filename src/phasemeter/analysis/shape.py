@@ -175,8 +175,43 @@ class EngineStepsSummary(TypedDict):
     budget_reason: str | None
 
 
+class Spread(TypedDict):
+    """Median, 90th percentile and maximum in ms; 0 is a value here."""
+
+    p50: float
+    p90: float
+    max: float
+    unit: Literal["ms"]
+
+
+class QueueClass(TypedDict):
+    """Bounds of the queue time of one class's requests.
+
+    `with_steps` of them have a lower bound from the engine's steps, the others have 0. `width_share_p50`
+    is the median of (upper - lower) / `ttft_wire`.
+    """
+
+    requests: int
+    with_steps: int
+    lower: Spread
+    upper: Spread
+    width_share_p50: float
+
+
+class QueueSummary(TypedDict):
+    """Queue times as the client infers them; `server_within` of `server_told` told ones lie within."""
+
+    label: Literal["inferred"]
+    classes: dict[str, QueueClass]
+    server_told: int
+    server_within: int
+
+
 class Summary(GroupSummary):
-    """The document of `phasemeter report --json`."""
+    """The document of `phasemeter report --json`.
+
+    `calibration` is what a calibration showed, or what a run was given; None where it was given none.
+    """
 
     throughput: Throughput
     stamp_source: str | None
@@ -184,3 +219,5 @@ class Summary(GroupSummary):
     validity: Validity
     health: Health
     steps: list[EngineStepsSummary]
+    calibration: dict[str, object] | None
+    queue_estimate: QueueSummary | None

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from phasemeter.analysis.calibration import Calibration, calibration_from, calibration_of
 from phasemeter.analysis.detectors import detect
 from phasemeter.analysis.engine_steps import EngineSteps, steps_of
 from phasemeter.analysis.health import connection_waits_ns, health_of
 from phasemeter.analysis.histogram import histogram_of, percentiles
+from phasemeter.analysis.queue_estimate import queue_bounds, summarise_queues
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.run_detectors import detect_in_run
 from phasemeter.analysis.samples import Samples, by_class, class_of, collect, pooled
@@ -19,6 +21,7 @@ from phasemeter.analysis.shape import (
     ClassSummary,
     GroupSummary,
     Percentiles,
+    QueueSummary,
     RequestCounts,
     Summary,
 )
@@ -45,6 +48,10 @@ def summarise(
         steps: `steps_of(run)` where the caller has it already.
     """
     group = summarise_group(run.timelines, run.issued, samples)
+    steps = steps_of(run) if steps is None else steps
+    is_calibration = run.manifest.get("kind") == "calibrate"
+    given = calibration_of(run.manifest)
+    calibration = calibration_from(run, steps) if is_calibration else given
     sources = frozenset(timeline.stamp_source for timeline in run.timelines)
     return Summary(
         **group,
@@ -53,8 +60,15 @@ def summarise(
         detections=[*detect(run.timelines), *detect_in_run(run)],
         validity=judge(_evidence(run, group, sources)),
         health=health_of(run),
-        steps=[one.to_json() for one in (steps_of(run) if steps is None else steps)],
+        steps=[one.to_json() for one in steps],
+        calibration=None if calibration is None else calibration.to_json(),
+        queue_estimate=None if calibration is None else _queues(steps, calibration),
     )
+
+
+def _queues(steps: Sequence[EngineSteps], calibration: Calibration) -> QueueSummary | None:
+    bounds = queue_bounds(steps, calibration)
+    return summarise_queues(bounds) if bounds else None
 
 
 def summarise_group(

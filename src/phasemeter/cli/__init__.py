@@ -12,6 +12,7 @@ import click
 from phasemeter.core.errors import PhasemeterError, UsageError
 
 _COMMANDS = {
+    "calibrate": "phasemeter.cli.calibrate",
     "demo": "phasemeter.cli.demo",
     "interference": "phasemeter.cli.interference",
     "lab": "phasemeter.cli.lab",

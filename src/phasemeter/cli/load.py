@@ -92,23 +92,26 @@ class _Load:
         return max(by_time, by_requests)
 
 
-def _ttft_curve(calibration: Path) -> dict[str, float]:
-    """Return the curve of a calibrating run, for the manifest.
+def _calibration(run: Path) -> dict[str, object]:
+    """Return what a calibrating run tells, for the manifest.
 
     Raises:
         UsageError: If the run cannot be read, or gives no curve.
     """
+    from phasemeter.analysis.calibration import calibration_from
+    from phasemeter.analysis.engine_steps import steps_of
     from phasemeter.analysis.records import load_run
-    from phasemeter.analysis.ttft_curve import fit_ttft_curve
 
-    curve = fit_ttft_curve(load_run(calibration).timelines)
-    if curve is None:
+    records = load_run(run)
+    calibration = calibration_from(records, steps_of(records))
+    if calibration is None:
         msg = (
-            f"--calibrated-by: {calibration} gives no curve of ttft_wire over the prompt; accepted: a "
-            "run with prompts of two lengths or more whose server tells their tokens"
+            f"--calibrated-by: {run} gives no curve of ttft_wire over the prompt; accepted: a run of "
+            "`phasemeter calibrate`, or one with prompts of two lengths or more whose server tells "
+            "their tokens"
         )
         raise UsageError(msg)
-    return curve.to_json()
+    return {"ttft_curve": calibration.typical.to_json(), "calibration": calibration.to_json()}
 
 
 @click.command("load")
@@ -167,8 +170,8 @@ def _ttft_curve(calibration: Path) -> dict[str, float]:
     "calibration",
     metavar="RUN",
     type=click.Path(path_type=Path),
-    help="A run with prompts of several lengths, new to the idle server: first tokens that come far "
-    "sooner than in it are reported as cached.",
+    help="A run of `phasemeter calibrate` on the idle server: the report then tells queueing from "
+    "prefill, and first tokens that come far sooner are reported as cached.",
 )
 @STAMPS_OPTION
 @INSECURE_OPTION
@@ -223,7 +226,7 @@ def command(
     plan = load.plan()
     cpus = cpus_for(workers) if pin else []
     extra = read_headers(headers, api_key_env)
-    about = {} if calibration is None else {"ttft_curve": _ttft_curve(calibration)}
+    about = {} if calibration is None else _calibration(calibration)
     target = topology.find(
         asked,
         extra,

@@ -76,6 +76,22 @@ JSON_OPTION = click.option(
 )
 
 
+def whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    """Return the different whole numbers from 1 of a list such as `1,2,4`, the smallest first.
+
+    Raises:
+        UsageError: If the text is no such list.
+    """
+    try:
+        numbers = sorted({int(item) for item in text.split(",")})
+    except ValueError:
+        numbers = []
+    if not numbers or numbers[0] < 1:
+        msg = f"{option}: {text!r} is no list of whole numbers from 1; accepted: 1,2,4"
+        raise UsageError(msg)
+    return tuple(numbers)
+
+
 def read_headers(headers: Iterable[str], api_key_env: str | None) -> dict[str, str]:
     """Return extra request headers from `Name: value` texts and the variable that holds a key.
 

@@ -29,11 +29,15 @@ class Answer:
         status: HTTP status.
         headers: Headers by their names in lower case.
         body: Body, content coding undone.
+        connect_ns: Time to connect, TLS included; None where it is not known.
+        wait_ns: From the request sent to the headers complete; None where it is not known.
     """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    connect_ns: int | None = None
+    wait_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +98,10 @@ def ask_together(
         NoAnswerError: If to one of them no whole HTTP response came; the others are given up.
     """
     pool = ConnectionPool(connecting)
-    takers = [_Taker() for _ in questions]
     exchanges: list[Exchange] = []
     try:
         pool.resolve([question.endpoint for question in questions])
+        takers = [_Taker() for _ in questions]
         for question, taker in zip(questions, takers, strict=True):
             request = request_to(question.endpoint, question.path, question.body, headers)
             connection = pool.take(question.endpoint)
@@ -116,7 +120,9 @@ def ask_together(
         elif taker.end is not StreamEnd.EOF or taker.status is None:
             raise NoAnswerError(_reason(exchange.fault) if exchange.fault else taker.error_type)
         else:
-            answers.append(Answer(taker.status, taker.headers, _plain(taker)))
+            answers.append(
+                Answer(taker.status, taker.headers, _plain(taker), taker.connect_ns, taker.wait_ns)
+            )
     return answers
 
 
@@ -168,18 +174,24 @@ class _Taker:
         self.body = bytearray()
         self.end: StreamEnd | None = None
         self.error_type: str | None = None
+        self.connect_ns: int | None = None
+        self.wait_ns: int | None = None
+        self._started_ns = now_ns()
+        self._sent_ns: int | None = None
 
     @property
     def failed(self) -> bool:
         """True once it has ended without an answer that is one."""
         return self.end is not None and (self.end is not StreamEnd.EOF or (self.status or 0) >= 300)
 
-    def on_connected(self, t_ns: int) -> None: ...
+    def on_connected(self, t_ns: int) -> None:
+        self.connect_ns = t_ns - self._started_ns
 
-    def on_sent(self, t_ns: int) -> None: ...
+    def on_sent(self, t_ns: int) -> None:
+        self._sent_ns = t_ns
 
     def on_headers(self, t_ns: int, status: int, headers: Mapping[str, str]) -> None:
-        del t_ns
+        self.wait_ns = None if self._sent_ns is None else t_ns - self._sent_ns
         self.status, self.headers = status, dict(headers)
 
     def on_body(self, t_ns: int, data: bytes) -> None:

@@ -130,6 +130,18 @@ def refuse_too_long(
                     raise UsageError(msg)
 
 
+def longest_sequence(target: Target, *, headers: Mapping[str, str]) -> int | None:
+    """Return the longest sequence that all endpoints take, as far as they say; None where none does."""
+    asker = _Asker(headers, target)
+    limits = [
+        model.get("max_model_len")
+        for endpoint in target.endpoints
+        for model in _listed(asker.get(endpoint, "/models")[1])
+        if model.get("id") == target.style.model
+    ]
+    return min((one for one in limits if isinstance(one, int)), default=None)
+
+
 def warm_up(target: Target, *, headers: Mapping[str, str], prompt_tokens: int = 256) -> None:
     """Have every instance serve one prompt that is in no record, so that none meets its first work.
 

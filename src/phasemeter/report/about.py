@@ -8,6 +8,9 @@ from datetime import UTC, datetime
 
 from phasemeter.analysis.records import RunRecords
 
+CALIBRATE = "calibrate"
+"""Kind of a run of `phasemeter calibrate`."""
+
 
 def about_run(run: RunRecords) -> list[tuple[str, str]]:
     """Return (label, value) lines in the order of the page's header."""
@@ -28,7 +31,7 @@ def about_run(run: RunRecords) -> list[tuple[str, str]]:
 
 
 def kind_of(run: RunRecords) -> str:
-    """Return `load`, `interference`, or `records` for the record file of an application."""
+    """Return `load`, `interference`, `calibrate`, or `records` for the record file of an application."""
     return _text(run.manifest.get("kind")) or "load"
 
 

@@ -12,18 +12,32 @@ import jinja2
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from phasemeter.analysis.calibration import Calibration
 from phasemeter.analysis.engine_steps import EngineSteps
 from phasemeter.analysis.finding import Factor, Finding
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.samples import Samples, collect
 from phasemeter.analysis.shape import Summary
 from phasemeter.metrics import BUILTIN
-from phasemeter.report import formatting, health_rows, ramp_rows, steps_rows, tables
-from phasemeter.report.about import about_run, kind_of
+from phasemeter.report import (
+    calibration_rows,
+    formatting,
+    health_rows,
+    ramp_rows,
+    steps_rows,
+    tables,
+)
+from phasemeter.report.about import CALIBRATE, about_run, kind_of
 from phasemeter.report.cibar import interval_bars
 from phasemeter.report.factor_matrix import RAMP
 from phasemeter.report.figure import Figure
-from phasemeter.report.plots import Plot, interference_plots, load_plots, steps_plots
+from phasemeter.report.plots import (
+    Plot,
+    calibration_plots,
+    interference_plots,
+    load_plots,
+    steps_plots,
+)
 
 _VERDICT_HEADINGS = {
     "interference": "Interference shown",
@@ -99,6 +113,10 @@ def render_page(
     else:
         plots = load_plots(run, collect(run.timelines) if samples is None else samples)
     factors = () if finding is None else finding.factors
+    calibration = summary["calibration"]
+    calibrated = None if calibration is None else Calibration.from_json(calibration)
+    if calibrated is not None:
+        plots = [*calibration_plots(run, calibrated), *plots]
     plots += steps_plots(steps)
     page = _Page(
         title=f"phasemeter {kind_of(run)} report",
@@ -119,6 +137,9 @@ def render_page(
         ramp=ramp_rows,
         health=health_rows,
         steps=steps_rows,
+        calibration=calibrated,
+        is_calibration=kind_of(run) == CALIBRATE,
+        rows=calibration_rows,
         formatting=formatting,
         metrics=BUILTIN,
         metric_names=[metric.name for metric in BUILTIN],

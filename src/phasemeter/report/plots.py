@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from phasemeter.analysis.calibration import Calibration
 from phasemeter.analysis.engine_steps import EngineSteps
 from phasemeter.analysis.finding import Finding
 from phasemeter.analysis.phases import injected_topologies
@@ -13,6 +14,8 @@ from phasemeter.analysis.ramp_levels import RampLevel
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.samples import Samples, class_of
 from phasemeter.analysis.window import steady_window, whole_window
+from phasemeter.report.about import CALIBRATE, kind_of
+from phasemeter.report.calibration_figures import curve_figure, decode_figure
 from phasemeter.report.curves import gap_percentiles, ttft_distribution
 from phasemeter.report.figure import Figure, colours
 from phasemeter.report.interference_figures import (
@@ -172,6 +175,29 @@ def _inject_plots(run: RunRecords, finding: Finding) -> list[Plot]:
             _drawn(interference_curve(run, finding.exposures)),
         ),
     ]
+
+
+def calibration_plots(run: RunRecords, calibration: Calibration) -> list[Plot]:
+    """Return the drawings of a calibration, or of the one that a run was given beside its responses."""
+    is_calibration = kind_of(run) == CALIBRATE
+    curve = Plot(
+        "curve",
+        "Time to first token over prompt length",
+        "Each dot is one prompt alone on the server, the lines are fitted to the medians and the minima."
+        if is_calibration
+        else "Each dot is one request of this run; the lines are what the idle server took. What lies above "
+        "is queueing, and steps shared with others.",
+        curve_figure(calibration, run.timelines),
+        key=is_calibration,
+    )
+    steps = Plot(
+        "decode",
+        "Decode step over number of streams",
+        "Median gap of so many streams without any prompt beside them.",
+        decode_figure(calibration),
+        key=True,
+    )
+    return [curve, steps] if is_calibration else [curve]
 
 
 def steps_plots(engines: Sequence[EngineSteps]) -> list[Plot]:

@@ -11,11 +11,22 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from phasemeter.analysis.calibration import Calibration
 from phasemeter.analysis.finding import Arm, Finding
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.shape import GroupSummary, Summary, Throughput, Validity
 from phasemeter.report import formatting
-from phasemeter.report.about import about_run, kind_of
+from phasemeter.report.about import CALIBRATE, about_run, kind_of
+from phasemeter.report.calibration_rows import (
+    DECODE_COLUMNS,
+    PROMPT_COLUMNS,
+    QUEUE_COLUMNS,
+    calibration_lines,
+    decode_rows,
+    prompt_rows,
+    queue_lines,
+    queue_rows,
+)
 from phasemeter.report.factor_matrix import factor_matrix
 from phasemeter.report.health_rows import lag_rows, machine_line, reads_line
 from phasemeter.report.ramp_rows import COLUMNS, ramp_rows
@@ -86,7 +97,7 @@ def terminal_report(run: RunRecords, summary: Summary, finding: Finding | None) 
         tables = (*_arms(finding), *_factors(finding), *_ramp(finding), *_health(summary))
         parts += [*tables, *_verdict(finding)]
     else:
-        parts += [*_load(summary), *_health(summary)]
+        parts += [*_load(summary), *_calibration(run, summary), *_health(summary)]
     parts += [*_steps(summary), _stamps(summary), *_detections(summary)]
     if summary["validity"]["verdict"] == "valid":
         parts.append(_validity(summary["validity"]))
@@ -203,6 +214,34 @@ def _steps(summary: Summary) -> list[RenderableType]:
         table.add_row(*row)
     lines = [*chunk_lines(engines), *refusal_lines(engines)]
     return [*([table] if table.row_count else []), *map(Text, lines)]
+
+
+def _calibration(run: RunRecords, summary: Summary) -> list[RenderableType]:
+    """Return what a calibration showed, and the queue times inferred with the one that a run was given."""
+    parts: list[RenderableType] = []
+    told, queues = summary["calibration"], summary["queue_estimate"]
+    if told is not None and kind_of(run) == CALIBRATE:
+        calibration = Calibration.from_json(told)
+        prompts = plain_table(
+            "\ntime to first token of the idle server, ms from the request sent",
+            [],
+            ["prompt tokens", *PROMPT_COLUMNS],
+        )
+        for row in prompt_rows(calibration):
+            prompts.add_row(*row)
+        decode = plain_table("\ndecode steps without prompts, ms", [], ["streams", *DECODE_COLUMNS])
+        for row in decode_rows(calibration):
+            decode.add_row(*row)
+        lines = map(Text, calibration_lines(calibration))
+        parts += [prompts, *lines, *([decode] if decode.row_count else [])]
+    elif queues is not None:
+        table = plain_table(
+            "\nqueue in the server, ms (inferred: at least, at most)", ["class"], QUEUE_COLUMNS
+        )
+        for row in queue_rows(queues):
+            table.add_row(*row)
+        parts += [table, *map(Text, queue_lines(queues))]
+    return parts
 
 
 def _detections(summary: Summary) -> list[RenderableType]:
