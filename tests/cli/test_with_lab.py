@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks.lab_accuracy import compare
+from phasemeter.analysis.records import load_run
 from phasemeter.lab.config import EngineConfig
 from phasemeter.lab.launch import start_engines
 
@@ -83,6 +84,14 @@ def test_a_load_run_reports_its_phases_and_agrees_with_the_server(engine, tmp_pa
         assert metrics["gap"]["count"] > 40
         for name in ("ttft", "gap", "tpot", "e2e"):
             assert metrics[name]["p99"] > 0
+    (told,) = document["server"]
+    assert told["flavour"] == "vllm"
+    assert told["requests"] == document["requests"]["ok"]
+    timelines = load_run(run_folder).timelines
+    assert told["prompt_tokens"] == sum(one.usage.input_tokens for one in timelines)
+    assert told["generation_tokens"] == sum(one.usage.output_tokens for one in timelines)
+    assert told["running_requests_max"] >= 1
+    assert told["prefill_time_mean_ms"] > 0
     again = report(run_folder)
     assert again["metrics"] == document["metrics"]
 

@@ -18,6 +18,7 @@ from phasemeter.core.clock import NS_PER_S, WallAnchor
 from phasemeter.core.errors import UsageError
 from phasemeter.core.record import SCHEMA_VERSION, Issued, parse_issued, parse_record
 from phasemeter.core.timeline import Timeline, shifted
+from phasemeter.telemetry.sample import ServerSample, parse_sample
 
 _SAME_CLOCK_NS = NS_PER_S
 """Clocks that differ by less are one clock whose wall time was slewed a little."""
@@ -102,6 +103,7 @@ class RunRecords:
         workers: What workers said at their end; a killed worker says nothing.
         record_files: How many record files there are, one a worker.
         unreadable_lines: Whole lines that could not be understood, over all files.
+        server: Samples of the servers' own metrics, in file order.
     """
 
     path: Path
@@ -112,6 +114,7 @@ class RunRecords:
     workers: tuple[WorkerEnd, ...] = ()
     record_files: int = 0
     unreadable_lines: int = 0
+    server: tuple[ServerSample, ...] = ()
 
 
 @dataclass(slots=True)
@@ -122,6 +125,7 @@ class _Reading:
     issued: list[Issued] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     workers: list[WorkerEnd] = field(default_factory=list)
+    server: list[ServerSample] = field(default_factory=list)
     unreadable_lines: int = 0
     anchor: WallAnchor | None = None
 
@@ -152,6 +156,7 @@ def load_run(path: Path) -> RunRecords:
     reading = _read_all(record_paths)
     _read_marks(path / "marks.jsonl", reading)
     _read_workers(path / "workers.jsonl", reading)
+    _read_server(path / "server.jsonl", reading)
     return RunRecords(
         path=path,
         manifest=manifest,
@@ -161,6 +166,7 @@ def load_run(path: Path) -> RunRecords:
         workers=tuple(reading.workers),
         record_files=len(record_paths),
         unreadable_lines=reading.unreadable_lines,
+        server=tuple(reading.server),
     )
 
 
@@ -273,6 +279,16 @@ def _read_workers(path: Path, reading: _Reading) -> None:
     for document in _objects(path, reading):
         try:
             reading.workers.append(_parse_worker(document))
+        except (KeyError, TypeError, ValueError):
+            reading.unreadable_lines += 1
+
+
+def _read_server(path: Path, reading: _Reading) -> None:
+    if not path.is_file():
+        return
+    for document in _objects(path, reading):
+        try:
+            reading.server.append(parse_sample(document))
         except (KeyError, TypeError, ValueError):
             reading.unreadable_lines += 1
 

@@ -207,6 +207,42 @@ class QueueSummary(TypedDict):
     server_within: int
 
 
+class ServerFigures(TypedDict):
+    """What the instances of one role told about themselves during one condition, over all repeats.
+
+    `reasons` says why figures are missing. `prompt_tokens_computed` are those that the role's own
+    prefill worked out; at decode instances these should have come from prefill instances instead.
+    `queue_time` at an instance that takes part in a hand-off holds the pull of the KV cache.
+    `kv_transfers` are the hand-offs pulled. `_max` are the largest of a sample a second, of one instance.
+    """
+
+    arm: str
+    condition: str
+    users: int | None
+    role: Literal["both", "prefill", "decode"]
+    instances: int
+    flavour: str | None
+    reasons: list[str]
+    requests: int | None
+    prompt_tokens: int | None
+    prompt_tokens_computed: int | None
+    generation_tokens: int | None
+    preemptions: int | None
+    prefix_cache_queries_tokens: int | None
+    prefix_cache_hits_tokens: int | None
+    external_cache_queries_tokens: int | None
+    external_cache_hits_tokens: int | None
+    queue_time_mean_ms: float | None
+    prefill_time_mean_ms: float | None
+    kv_transfers: int | None
+    kv_transfer_bytes: int | None
+    kv_transfer_time_mean_ms: float | None
+    kv_transfers_failed: int | None
+    running_requests_max: int | None
+    waiting_requests_max: int | None
+    kv_cache_usage_max: float | None
+
+
 class Summary(GroupSummary):
     """The document of `phasemeter report --json`.
 
@@ -221,3 +257,4 @@ class Summary(GroupSummary):
     steps: list[EngineStepsSummary]
     calibration: dict[str, object] | None
     queue_estimate: QueueSummary | None
+    server: list[ServerFigures]

@@ -17,12 +17,14 @@ from phasemeter.analysis.queue_estimate import queue_bounds, summarise_queues
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.run_detectors import detect_in_run
 from phasemeter.analysis.samples import Samples, by_class, class_of, collect, pooled
+from phasemeter.analysis.server_metrics import server_figures
 from phasemeter.analysis.shape import (
     ClassSummary,
     GroupSummary,
     Percentiles,
     QueueSummary,
     RequestCounts,
+    ServerFigures,
     Summary,
 )
 from phasemeter.analysis.throughput import throughput
@@ -53,16 +55,18 @@ def summarise(
     given = calibration_of(run.manifest)
     calibration = calibration_from(run, steps) if is_calibration else given
     sources = frozenset(timeline.stamp_source for timeline in run.timelines)
+    server = server_figures(run.server)
     return Summary(
         **group,
         throughput=throughput(run.timelines),
         stamp_source=_one_source(sources),
         detections=[*detect(run.timelines), *detect_in_run(run)],
-        validity=judge(_evidence(run, group, sources)),
+        validity=judge(_evidence(run, group, sources, server)),
         health=health_of(run),
         steps=[one.to_json() for one in steps],
         calibration=None if calibration is None else calibration.to_json(),
         queue_estimate=None if calibration is None else _queues(steps, calibration),
+        server=server,
     )
 
 
@@ -149,7 +153,12 @@ def _p99_ms(values_ns: Sequence[int]) -> float | None:
     return _row(np.array(values_ns, dtype=np.int64))["p99"]
 
 
-def _evidence(run: RunRecords, group: GroupSummary, sources: frozenset[str]) -> Evidence:
+def _evidence(
+    run: RunRecords,
+    group: GroupSummary,
+    sources: frozenset[str],
+    server: Sequence[ServerFigures],
+) -> Evidence:
     lengths = [len(timeline.events) for timeline in run.timelines]
     return Evidence(
         requests=group["requests"],
@@ -164,4 +173,5 @@ def _evidence(run: RunRecords, group: GroupSummary, sources: frozenset[str]) -> 
         workers=run.workers,
         record_files=run.record_files,
         unreadable_lines=run.unreadable_lines,
+        server=server,
     )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from phasemeter.analysis.health import cpu_share
 from phasemeter.analysis.records import WorkerEnd
-from phasemeter.analysis.shape import RequestCounts, Validity, ValidityVerdict
+from phasemeter.analysis.shape import RequestCounts, ServerFigures, Validity, ValidityVerdict
 from phasemeter.core.clock import NS_PER_MS
 
 COALESCED_SHARE_SUSPECT = 0.05
@@ -28,6 +28,11 @@ CPU_SHARE_SUSPECT = 0.9
 STEAL_SHARE_SUSPECT = 0.05
 FAILED_SHARE_SUSPECT = 0.05
 FAILED_SHARE_INVALID = 0.5
+PREFIX_HITS_SHARE_SUSPECT = 0.005
+"""A chat template's first tokens may be in a cache however new the prompts are."""
+
+PREFIX_HITS_SHARE_INVALID = 0.1
+RECOMPUTED_SHARE_INVALID = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,7 @@ class Evidence:
         workers: What the workers said at their end.
         record_files: Record files, one a worker.
         unreadable_lines: Whole lines that could not be understood.
+        server: What the servers told about themselves.
     """
 
     requests: RequestCounts
@@ -61,6 +67,7 @@ class Evidence:
     workers: Sequence[WorkerEnd] = ()
     record_files: int = 0
     unreadable_lines: int = 0
+    server: Sequence[ServerFigures] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +250,55 @@ def stolen_time(evidence: Evidence) -> Reason | None:
     )
 
 
+def prefix_cache_hits(evidence: Evidence) -> Reason | None:
+    """Prompts of a run are new to the server; what it has in its cache costs no prefill."""
+    hits = _told(evidence.server, "prefix_cache_hits_tokens")
+    asked = _told(evidence.server, "prefix_cache_queries_tokens")
+    if not hits or not asked or hits <= PREFIX_HITS_SHARE_SUSPECT * asked:
+        return None
+    return Reason(
+        "invalid" if hits > PREFIX_HITS_SHARE_INVALID * asked else "suspect",
+        f"the servers took {hits:,} of {asked:,} prompt tokens ({hits / asked:.1%}) from their prefix "
+        "caches: first tokens came sooner than for new prompts",
+    )
+
+
+def failed_handoffs(evidence: Evidence) -> Reason | None:
+    """A hand-off that fails makes a request fail, or a decode instance a mixed one."""
+    failed = _told(evidence.server, "kv_transfers_failed")
+    if not failed:
+        return None
+    return Reason("suspect", f"{failed:,} transfers of KV caches between instances failed")
+
+
+def prefill_on_decode(evidence: Evidence) -> Reason | None:
+    """A decode instance that works out prompts itself is no decode instance."""
+    decode = [one for one in evidence.server if one["role"] == "decode"]
+    computed = _told(decode, "prompt_tokens_computed")
+    if not computed:
+        return None
+    whole = _told(decode, "prompt_tokens") or computed
+    return Reason(
+        "invalid" if computed > RECOMPUTED_SHARE_INVALID * whole else "suspect",
+        f"decode instances worked out {computed:,} of {whole:,} prompt tokens themselves: that part "
+        "of the load was not separated",
+    )
+
+
+def _told(figures: Iterable[ServerFigures], name: _Count) -> int | None:
+    """Return the sum of a figure over the conditions that tell it; None where none does."""
+    told = [value for one in figures if (value := one[name]) is not None]
+    return sum(told) if told else None
+
+
+_Count = Literal[
+    "prefix_cache_hits_tokens",
+    "prefix_cache_queries_tokens",
+    "kv_transfers_failed",
+    "prompt_tokens",
+    "prompt_tokens_computed",
+]
+
 RULES: tuple[Callable[[Evidence], Reason | None], ...] = (
     nothing_finished,
     many_failed,
@@ -254,6 +310,9 @@ RULES: tuple[Callable[[Evidence], Reason | None], ...] = (
     connection_wait,
     worker_busy,
     stolen_time,
+    prefix_cache_hits,
+    failed_handoffs,
+    prefill_on_decode,
     unreadable_lines,
     workers_missing,
     workers_stopped,

@@ -19,7 +19,9 @@ from phasemeter.load import run_folder
 from phasemeter.load.job import Progress
 from phasemeter.load.launch import run_plan
 from phasemeter.load.round_trip import RoundTrip
+from phasemeter.load.server_metrics import instances_of
 from phasemeter.load.target import Target
+from phasemeter.telemetry.watch import Condition, watching
 
 OnProgress = Callable[[float, str, Progress], None]
 
@@ -113,15 +115,17 @@ def _run(
     timeout_s: float,
     on_progress: Callable[[float, Progress], None],
 ) -> None:
-    start_ns, end_ns = run_plan(
-        folder,
-        stage.plan,
-        target,
-        first_writer=number,
-        timeout_s=timeout_s,
-        headers=headers,
-        on_progress=on_progress,
-    )
+    about = Condition("calibrate", stage.condition, number + 1)
+    with watching(folder, instances_of(target, headers), about):
+        start_ns, end_ns = run_plan(
+            folder,
+            stage.plan,
+            target,
+            first_writer=number,
+            timeout_s=timeout_s,
+            headers=headers,
+            on_progress=on_progress,
+        )
     run_folder.append_mark(
         folder,
         {

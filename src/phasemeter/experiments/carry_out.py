@@ -12,7 +12,9 @@ from phasemeter.experiments.interference_settings import InterferenceSettings
 from phasemeter.load import run_folder
 from phasemeter.load.job import Progress
 from phasemeter.load.launch import run_plan
+from phasemeter.load.server_metrics import instances_of
 from phasemeter.load.target import Target
+from phasemeter.telemetry.watch import Condition, watching
 
 OnProgress = Callable[[ArmRun, float, Progress], None]
 
@@ -61,15 +63,18 @@ def carry_out(
         },
     )
     for writer, run in enumerate(runs):
-        origin_ns, end_ns = run_plan(
-            folder,
-            run.plan,
-            targets[run.arm],
-            first_writer=writer,
-            timeout_s=timeout_s,
-            headers=headers,
-            on_progress=lambda elapsed_s, sums, run=run: on_progress(run, elapsed_s, sums),  # type: ignore[misc]
-        )
+        instances = instances_of(targets[run.arm], headers)
+        about = Condition(run.arm, run.condition, run.repeat, run.users)
+        with watching(folder, instances, about):
+            origin_ns, end_ns = run_plan(
+                folder,
+                run.plan,
+                targets[run.arm],
+                first_writer=writer,
+                timeout_s=timeout_s,
+                headers=headers,
+                on_progress=lambda elapsed_s, sums, run=run: on_progress(run, elapsed_s, sums),  # type: ignore[misc]
+            )
         for phase in run.phases:
             run_folder.append_mark(
                 folder,

@@ -9,7 +9,9 @@ from phasemeter.load import run_folder
 from phasemeter.load.job import Progress
 from phasemeter.load.launch import run_plan
 from phasemeter.load.plan import Plan
+from phasemeter.load.server_metrics import instances_of
 from phasemeter.load.target import Target
+from phasemeter.telemetry.watch import Condition, watching
 
 
 def run_load(
@@ -61,16 +63,17 @@ def run_load(
             **(about or {}),
         },
     )
-    start_ns, end_ns = run_plan(
-        folder,
-        plan,
-        target,
-        workers=workers,
-        timeout_s=timeout_s,
-        cpus=cpus,
-        headers=headers,
-        on_progress=on_progress,
-    )
+    with watching(folder, instances_of(target, headers), Condition("load", "load")):
+        start_ns, end_ns = run_plan(
+            folder,
+            plan,
+            target,
+            workers=workers,
+            timeout_s=timeout_s,
+            cpus=cpus,
+            headers=headers,
+            on_progress=on_progress,
+        )
     run_folder.append_mark(
         folder,
         {

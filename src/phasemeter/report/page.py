@@ -24,6 +24,7 @@ from phasemeter.report import (
     formatting,
     health_rows,
     ramp_rows,
+    server_rows,
     steps_rows,
     tables,
 )
@@ -140,6 +141,7 @@ def render_page(
         calibration=calibrated,
         is_calibration=kind_of(run) == CALIBRATE,
         rows=calibration_rows,
+        servers=server_rows,
         formatting=formatting,
         metrics=BUILTIN,
         metric_names=[metric.name for metric in BUILTIN],

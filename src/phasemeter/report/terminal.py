@@ -15,7 +15,7 @@ from phasemeter.analysis.calibration import Calibration
 from phasemeter.analysis.finding import Arm, Finding
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.shape import GroupSummary, Summary, Throughput, Validity
-from phasemeter.report import formatting
+from phasemeter.report import formatting, server_rows
 from phasemeter.report.about import CALIBRATE, about_run, kind_of
 from phasemeter.report.calibration_rows import (
     DECODE_COLUMNS,
@@ -94,10 +94,11 @@ def terminal_report(run: RunRecords, summary: Summary, finding: Finding | None) 
         parts.append(_validity(summary["validity"]))
     if finding is not None:
         # The verdict comes last: that is what a terminal still shows at the end.
-        tables = (*_arms(finding), *_factors(finding), *_ramp(finding), *_health(summary))
-        parts += [*tables, *_verdict(finding)]
+        tables = (*_arms(finding), *_factors(finding), *_ramp(finding))
+        parts += [*tables, *_server(summary), *_health(summary), *_verdict(finding)]
     else:
-        parts += [*_load(summary), *_calibration(run, summary), *_health(summary)]
+        load = (*_load(summary), *_calibration(run, summary))
+        parts += [*load, *_server(summary), *_health(summary)]
     parts += [*_steps(summary), _stamps(summary), *_detections(summary)]
     if summary["validity"]["verdict"] == "valid":
         parts.append(_validity(summary["validity"]))
@@ -242,6 +243,21 @@ def _calibration(run: RunRecords, summary: Summary) -> list[RenderableType]:
             table.add_row(*row)
         parts += [table, *map(Text, queue_lines(queues))]
     return parts
+
+
+def _server(summary: Summary) -> list[RenderableType]:
+    rows = server_rows.server_rows(summary["server"])
+    notes = server_rows.server_notes(summary["server"])
+    parts: list[RenderableType] = []
+    if rows:
+        words, figures = server_rows.COLUMNS[: server_rows.WORDS], server_rows.COLUMNS
+        table = plain_table("\nthe servers' own metrics", words, figures[server_rows.WORDS :])
+        for row in rows:
+            table.add_row(*row)
+        parts += [table, Text(server_rows.KEY)]
+    elif notes:
+        parts.append(Text("\nthe servers' own metrics: none"))
+    return [*parts, _bullets(notes)] if notes else parts
 
 
 def _detections(summary: Summary) -> list[RenderableType]:
