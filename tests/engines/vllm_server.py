@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,8 +41,10 @@ class Vllm:
 
 
 @contextmanager
-def running_vllm(environment: Environment, folder: Path) -> Iterator[Vllm]:
-    """Make the model in a folder and serve it until the block ends."""
+def running_vllm(
+    environment: Environment, folder: Path, options: Sequence[str] = ()
+) -> Iterator[Vllm]:
+    """Make the model in a folder and serve it, with further options, until the block ends."""
     model = folder / "model"
     shutil.copytree(write_hub_cache(folder / "hub"), model)
     weights = Path(__file__).with_name("tiny_llama.py")
@@ -54,7 +56,7 @@ def running_vllm(environment: Environment, folder: Path) -> Iterator[Vllm]:
         *(environment.program("vllm"), "serve", model, "--served-model-name", MODEL),
         *("--dtype", "float32", "--max-model-len", "4096", "--enforce-eager"),
         *("--enable-per-request-metrics", "--enable-prompt-tokens-details"),
-        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--host", "127.0.0.1", "--port", str(port), *options),
     ]
     variables = {
         "VLLM_CPU_KVCACHE_SPACE": "1",

@@ -44,7 +44,7 @@ def test_the_last_stage_is_sized_by_what_was_seen():
     stage = beside_stage(settings, longest_ms=500.0, step_ms=10.0, max_model_len=4096)
     streams, injected = stage.plan.flows
 
-    assert streams.users == 4
+    assert streams.users == 3
     assert [one.prompt_tokens for one in injected.mix] == [1024, 2048, 3072, 4096] * 2
     assert injected.start_s > streams.spread_s
     assert stage.plan.duration_s == pytest.approx(1.5 + 0.2 + 8 * 1.7)

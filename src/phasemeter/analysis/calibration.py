@@ -7,11 +7,11 @@ an idle server; kept in the manifest of the runs that are judged by it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 
 from phasemeter.analysis.chunks import TokenBudget
-from phasemeter.analysis.engine_steps import EngineSteps
+from phasemeter.analysis.engine_steps import EngineSteps, steps_of
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.ttft_curve import TtftCurve, fit_ttft_curve, waits_by_length
 from phasemeter.core.clock import NS_PER_MS
@@ -118,6 +118,9 @@ def calibration_from(run: RunRecords, engines: Sequence[EngineSteps]) -> Calibra
         PromptLength(tokens, len(waits), min(waits), median(waits), max(waits))
         for tokens, waits in waits_by_length(alone).items()
     )
+    beside = tuple(t for t in run.timelines if t.tags.get("condition") == BESIDE)
+    if beside:
+        engines = steps_of(replace(run, timelines=beside))
     budgets = [one.budget for one in engines if isinstance(one.budget, TokenBudget)]
     measured = run.manifest.get("network")
     network = measured if isinstance(measured, Mapping) else {}

@@ -32,7 +32,7 @@ MOST_EVENTS = 1_000_000
 MOST_SEVERAL_SHARE = 0.05
 """Share of token events with several tokens up to which steps are told."""
 
-MOST_COALESCED_SHARE = 0.2
+MOST_COALESCED_SHARE = 0.4
 """Share of token events that share a read with an earlier one, up to which steps are told."""
 
 LEAST_IN_STEP_SHARE = 0.9

@@ -54,9 +54,9 @@ _STREAMS = "1,2,4,8"
 @click.option(
     "--beside",
     type=click.IntRange(0, 64),
-    default=4,
+    default=3,
     show_default=True,
-    help="Streams beside which prompts are sent, to tell the token budget; 0 leaves that out.",
+    help="Streams beside which prompts are sent, to tell the token budget; the server needs a slot more. 0 leaves that out.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="Source of the random order.")
 @TIMEOUT_OPTION

@@ -45,7 +45,7 @@ class CalibrationSettings:
     repeats: int = FEWEST_REPEATS
     streams: tuple[int, ...] = (1, 2, 4, 8)
     output_tokens: int = 64
-    beside_streams: int = 4
+    beside_streams: int = 3
     seed: int = 1
 
     def __post_init__(self) -> None:
