@@ -80,3 +80,19 @@ def test_a_user_may_ask_for_the_classes_in_turn():
     drawn = [request.request_class for request in islice(flow.requests_of(0, 1), 5)]
 
     assert drawn == [SHORT, LONG, SHORT, LONG, SHORT]
+
+
+def test_an_even_mix_has_the_shares_in_every_stretch():
+    """Of 20 requests in a row 13 to 15 are of the class with 70 %, for each user from its own place."""
+    mix = (RequestClass("most", 1, 1, 0.7), RequestClass("few", 1, 1, 0.3))
+    flow = UserFlow("u", mix, 3, 0.0, 1.0, even_mix=True)
+
+    def names(user, seed):
+        return [one.request_class.name for one in islice(flow.requests_of(user, seed), 200)]
+
+    for user in range(3):
+        drawn = names(user, 1)
+        assert all(13 <= drawn[at : at + 20].count("most") <= 15 for at in range(180))
+        assert drawn == names(user, 1)
+    assert names(0, 1) != names(1, 1)
+    assert names(0, 1) != names(0, 2)

@@ -17,6 +17,7 @@ _COMMANDS = {
     "interference": "phasemeter.cli.interference",
     "lab": "phasemeter.cli.lab",
     "load": "phasemeter.cli.load",
+    "plan": "phasemeter.cli.plan",
     "replay": "phasemeter.cli.replay",
     "report": "phasemeter.cli.report",
     "selfcheck": "phasemeter.cli.selfcheck",

@@ -135,10 +135,12 @@ def show_report(folder: Path, *, as_json: bool) -> int:
     if as_json:
         # Of an experiment the finding is the document; the summary of all requests goes with it.
         finding = {} if report.finding is None else report.finding.to_json()
+        if report.planner is not None:
+            finding = {"plan": report.planner.to_json()}
         where = {"run": str(folder), "page": str(html)}
         click.echo(json.dumps({**report.summary, **finding, **where}, indent=1))
     else:
-        print_report(report.run, report.summary, report.finding)
+        print_report(report.run, report.summary, report.finding, planner=report.planner)
         click.echo(f"run   {folder}")
         click.echo(f"page  {html}")
     return exit_status(report)
@@ -149,4 +151,6 @@ def exit_status(report: Report) -> int:
     invalid = report.summary["validity"]["verdict"] == "invalid"
     if report.finding is not None:
         invalid = invalid or report.finding.verdict.kind == "invalid"
+    if report.planner is not None:
+        invalid = invalid or not report.planner.is_complete
     return EXIT_INVALID if invalid else 0

@@ -33,5 +33,5 @@ def command(run: Path, html: Path | None, hgrm: Path | None, *, as_json: bool) -
     if as_json:
         click.echo(json.dumps(report.to_json(), indent=1))
     else:
-        print_report(report.run, report.summary, report.finding)
+        print_report(report.run, report.summary, report.finding, planner=report.planner)
     return exit_status(report)

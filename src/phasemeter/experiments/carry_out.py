@@ -53,42 +53,81 @@ def carry_out(
         {
             "seed": settings.seed,
             "plan": asdict(settings),
-            "target": {
-                "urls": _urls(targets),
-                "model": next(iter(targets.values())).style.model,
-                "gpus": {arm: target.gpus for arm, target in targets.items()},
-                "per_gpu": per_gpu,
-                "topologies": {arm: target.as_document() for arm, target in targets.items()},
-            },
+            "target": {**about_targets(targets), "per_gpu": per_gpu},
         },
     )
     for writer, run in enumerate(runs):
-        instances = instances_of(targets[run.arm], headers)
-        about = Condition(run.arm, run.condition, run.repeat, run.users)
-        with watching(folder, instances, about):
-            origin_ns, end_ns = run_plan(
-                folder,
-                run.plan,
-                targets[run.arm],
-                first_writer=writer,
-                timeout_s=timeout_s,
-                headers=headers,
-                on_progress=lambda elapsed_s, sums, run=run: on_progress(run, elapsed_s, sums),  # type: ignore[misc]
-            )
-        for phase in run.phases:
-            run_folder.append_mark(
-                folder,
-                {
-                    "arm": run.arm,
-                    "condition": run.condition,
-                    "repeat": run.repeat,
-                    "phase": phase.name,
-                    "start_ns": origin_ns + round(phase.start_s * NS_PER_S),
-                    # A run whose requests are all answered ends before its time is up.
-                    "end_ns": min(origin_ns + round(phase.end_s * NS_PER_S), end_ns),
-                    **({} if run.users is None else {"users": run.users}),
-                },
-            )
+        carry_out_run(
+            folder,
+            run,
+            targets[run.arm],
+            writer=writer,
+            headers=headers,
+            timeout_s=timeout_s,
+            on_progress=on_progress,
+        )
+
+
+def carry_out_run(
+    folder: Path,
+    run: ArmRun,
+    target: Target,
+    *,
+    writer: int,
+    headers: Mapping[str, str],
+    timeout_s: float,
+    on_progress: OnProgress,
+) -> None:
+    """Carry out one run and mark its phases.
+
+    Args:
+        folder: The run folder.
+        run: The run.
+        target: Its topology.
+        writer: Number of its record file within the folder.
+        headers: Extra request headers.
+        timeout_s: Time limit of one request.
+        on_progress: Told the run, the seconds since its start and its totals.
+
+    Raises:
+        KeyboardInterrupt, WorkerFailedError: As in `carry_out`.
+    """
+    instances = instances_of(target, headers)
+    about = Condition(run.arm, run.condition, run.repeat, run.users)
+    with watching(folder, instances, about):
+        origin_ns, end_ns = run_plan(
+            folder,
+            run.plan,
+            target,
+            first_writer=writer,
+            timeout_s=timeout_s,
+            headers=headers,
+            on_progress=lambda elapsed_s, sums: on_progress(run, elapsed_s, sums),
+        )
+    for phase in run.phases:
+        run_folder.append_mark(
+            folder,
+            {
+                "arm": run.arm,
+                "condition": run.condition,
+                "repeat": run.repeat,
+                "phase": phase.name,
+                "start_ns": origin_ns + round(phase.start_s * NS_PER_S),
+                # A run whose requests are all answered ends before its time is up.
+                "end_ns": min(origin_ns + round(phase.end_s * NS_PER_S), end_ns),
+                **({} if run.users is None else {"users": run.users}),
+            },
+        )
+
+
+def about_targets(targets: Mapping[str, Target]) -> dict[str, object]:
+    """Return what a manifest tells of an experiment's topologies."""
+    return {
+        "urls": _urls(targets),
+        "model": next(iter(targets.values())).style.model,
+        "gpus": {arm: target.gpus for arm, target in targets.items()},
+        "topologies": {arm: target.as_document() for arm, target in targets.items()},
+    }
 
 
 def _urls(targets: Mapping[str, Target]) -> list[str]:

@@ -15,7 +15,10 @@ from random import Random
 
 from phasemeter.core.clock import NS_PER_S
 from phasemeter.load.arrivals import ArrivalProcess, offsets_ns
-from phasemeter.load.workload import RequestClass, draw_class
+from phasemeter.load.workload import RequestClass, class_at, draw_class
+
+_GOLDEN = (5**0.5 - 1) / 2
+"""Its multiples fill [0, 1) more evenly than those of any other step (Weyl; Knuth, TAOCP 3, 6.4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,9 @@ class UserFlow:
         max_requests: At most so many requests over all users, or None.
         in_turn: A user asks for the classes one after the other instead of drawing them.
         tags: Labels of the records.
+        even_mix: A user's classes follow each other evenly, instead of each being drawn by itself, so
+            that a short stretch has nearly the shares of the mix: for throughput, which would
+            otherwise vary with what happened to be drawn.
     """
 
     name: str
@@ -61,13 +67,17 @@ class UserFlow:
     max_requests: int | None = None
     in_turn: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
+    even_mix: bool = False
 
     def requests_of(self, user: int, seed: int) -> Iterator[PlannedRequest]:
         """Yield the requests of one user, without end."""
+        first = Random(f"{seed}/{self.name}-u{user}").random()
         for index in count():
             key = f"{self.name}-u{user}-{index}"
             if self.in_turn:
                 drawn = self.mix[index % len(self.mix)]
+            elif self.even_mix:
+                drawn = class_at(self.mix, (first + index * _GOLDEN) % 1)
             else:
                 drawn = draw_class(self.mix, Random(f"{seed}/{key}"))
             yield PlannedRequest(key, drawn, self.tags)

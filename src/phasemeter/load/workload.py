@@ -64,6 +64,16 @@ def parse_mix(text: str) -> tuple[RequestClass, ...]:
     return tuple(classes)
 
 
+def class_at(mix: Sequence[RequestClass], point: float) -> RequestClass:
+    """Return the class whose share of [0, 1) holds a point."""
+    left = point * sum(one.share for one in mix)
+    for one in mix:
+        left -= one.share
+        if left < 0:
+            return one
+    return mix[-1]
+
+
 def draw_class(mix: Sequence[RequestClass], rng: Random) -> RequestClass:
     """Draw a class with the probability of its share."""
     if len(mix) == 1:

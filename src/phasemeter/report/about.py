@@ -31,7 +31,7 @@ def about_run(run: RunRecords) -> list[tuple[str, str]]:
 
 
 def kind_of(run: RunRecords) -> str:
-    """Return `load`, `interference`, `calibrate`, or `records` for the record file of an application."""
+    """Return `load`, `interference`, `calibrate`, `plan`, or `records` for an application's file."""
     return _text(run.manifest.get("kind")) or "load"
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from phasemeter.analysis.engine_steps import EngineSteps, steps_of
 from phasemeter.analysis.finding import Finding
 from phasemeter.analysis.histogram import histogram_of
+from phasemeter.analysis.planner_finding import PlannerFinding
 from phasemeter.analysis.records import RunRecords, load_run
 from phasemeter.analysis.samples import Samples, collect
 from phasemeter.analysis.shape import Summary
@@ -42,6 +43,7 @@ class Report:
         finding: The outcome of an interference run, None for a load run.
         samples: Samples of every metric by class.
         steps: What the arrivals tell of each engine's steps.
+        planner: The outcome of a planner's run, None for any other.
     """
 
     run: RunRecords
@@ -49,12 +51,15 @@ class Report:
     finding: Finding | None
     samples: Mapping[str, Samples]
     steps: Sequence[EngineSteps] = ()
+    planner: PlannerFinding | None = None
 
     def to_json(self) -> dict[str, object]:
         """Return the document of `phasemeter report --json`."""
         document: dict[str, object] = dict(self.summary)
         if self.finding is not None:
             document["interference"] = self.finding.to_json()
+        if self.planner is not None:
+            document["plan"] = self.planner.to_json()
         return document
 
 
@@ -74,7 +79,8 @@ def read_report(run_path: Path, *, analyse: Analyse | None = None) -> Report:
     if kind_of(run) == "interference":
         finding = (analyse or _experiment_analyse())(run)
     steps = steps_of(run)
-    return Report(run, summarise(run, samples, steps), finding, samples, steps)
+    planner = _planner_analyse()(run) if kind_of(run) == "plan" else None
+    return Report(run, summarise(run, samples, steps), finding, samples, steps, planner)
 
 
 def write_report(
@@ -104,6 +110,7 @@ def write_report(
                 report.finding,
                 samples=report.samples,
                 steps=report.steps,
+                planner=report.planner,
             )
             write_atomically(html, page)
         if hgrm is not None:
@@ -130,9 +137,10 @@ def _write_beside(report: Report, histograms: Mapping[str, HdrHistogram]) -> lis
 def phase_histograms(report: Report) -> dict[str, HdrHistogram]:
     """Return a histogram for each metric and class that has samples, by tag.
 
-    The tag is `metric.class`; of an interference run `metric.class.arm.condition`.
+    The tag is `metric.class`; of an experiment `metric.class.arm.condition`.
     """
-    groups = report.samples if report.finding is None else _samples_by_arm(report.run.timelines)
+    is_load = report.finding is None and report.planner is None
+    groups = report.samples if is_load else _samples_by_arm(report.run.timelines)
     return {
         f"{metric}.{_tag(group)}": histogram_of(values)[0]
         for group, samples in groups.items()
@@ -182,5 +190,11 @@ def write_atomically(path: Path, text: str) -> None:
 def _experiment_analyse() -> Analyse:
     # Imported only here: a load run's report does without the experiments.
     from phasemeter.experiments.interference import analyse
+
+    return analyse
+
+
+def _planner_analyse() -> Callable[[RunRecords], PlannerFinding]:
+    from phasemeter.experiments.planner import analyse
 
     return analyse

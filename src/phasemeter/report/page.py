@@ -15,6 +15,7 @@ from plotly.offline import get_plotlyjs
 from phasemeter.analysis.calibration import Calibration
 from phasemeter.analysis.engine_steps import EngineSteps
 from phasemeter.analysis.finding import Factor, Finding
+from phasemeter.analysis.planner_finding import PlannerFinding
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.samples import Samples, collect
 from phasemeter.analysis.shape import Summary
@@ -23,6 +24,7 @@ from phasemeter.report import (
     calibration_rows,
     formatting,
     health_rows,
+    planner_rows,
     ramp_rows,
     server_rows,
     steps_rows,
@@ -37,6 +39,7 @@ from phasemeter.report.plots import (
     calibration_plots,
     interference_plots,
     load_plots,
+    planner_plots,
     steps_plots,
 )
 
@@ -78,6 +81,11 @@ class _Page:
     plots: list[Plot]
     factors: list[tuple[Factor, Markup]]
     ramp_factors: list[tuple[Factor, Markup]]
+    planner: PlannerFinding | None
+
+    @property
+    def is_load(self) -> bool:
+        return self.finding is None and self.planner is None
 
     @property
     def shown_factors(self) -> list[tuple[Factor, Markup]]:
@@ -99,6 +107,7 @@ def render_page(
     *,
     samples: Mapping[str, Samples] | None = None,
     steps: Sequence[EngineSteps] = (),
+    planner: PlannerFinding | None = None,
 ) -> str:
     """Return the report of a run as HTML text (about 5 MB, most of it the plotting library).
 
@@ -108,8 +117,11 @@ def render_page(
         finding: The outcome of an interference run, None for a load run.
         samples: `collect(run.timelines)` where the caller has it already.
         steps: `steps_of(run)`, for the drawing of steps around a prompt.
+        planner: What a planner's run showed, None for any other.
     """
-    if finding is not None:
+    if planner is not None:
+        plots = planner_plots(planner)
+    elif finding is not None:
         plots = interference_plots(run, finding)
     else:
         plots = load_plots(run, collect(run.timelines) if samples is None else samples)
@@ -126,16 +138,18 @@ def render_page(
         summary=summary,
         finding=finding,
         heading=_VERDICT_HEADINGS[finding.verdict.kind] if finding else "",
-        cards=[] if finding is not None else _cards(summary),
+        cards=_cards(summary) if finding is None and planner is None else [],
         plots=plots,
         factors=_with_bars([one for one in factors if not _is_of_ramp(one)]),
         ramp_factors=_with_bars([one for one in factors if _is_of_ramp(one)]),
+        planner=planner,
     )
     template = _environment().get_template("page.html.j2")
     return template.render(
         page=page,
         tables=tables,
         ramp=ramp_rows,
+        planner=planner_rows,
         health=health_rows,
         steps=steps_rows,
         calibration=calibrated,

@@ -10,6 +10,7 @@ from phasemeter.analysis.calibration import Calibration
 from phasemeter.analysis.engine_steps import EngineSteps
 from phasemeter.analysis.finding import Finding
 from phasemeter.analysis.phases import injected_topologies
+from phasemeter.analysis.planner_finding import PlannerFinding
 from phasemeter.analysis.ramp_levels import RampLevel
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.samples import Samples, class_of
@@ -24,6 +25,11 @@ from phasemeter.report.interference_figures import (
     interference_curve,
     throughput_by_arm,
     ttft_by_arm,
+)
+from phasemeter.report.planner_figures import (
+    phases_over_users,
+    throughput_by_split,
+    topologies_over_users,
 )
 from phasemeter.report.ramp_figures import (
     gap_over_users,
@@ -97,6 +103,34 @@ def load_plots(run: RunRecords, samples: Mapping[str, Samples]) -> list[Plot]:
             None
             if whole is None
             else token_rate(run.timelines, colour_of, whole, steady_window(run.timelines)),
+        ),
+    ]
+
+
+def planner_plots(finding: PlannerFinding) -> list[Plot]:
+    """Return the drawings of a planner's run."""
+    curves = finding.curves or {}
+    return [
+        Plot(
+            "splits",
+            "Throughput by topology",
+            "Bars: what is predicted from the rates of each phase alone, the best split in another "
+            "colour. Diamonds: what was measured. Whiskers: 95 % intervals.",
+            _drawn(throughput_by_split(finding)),
+            key=True,
+        ),
+        Plot(
+            "phases",
+            "Each phase alone, one instance",
+            "Prompt tokens read, or output tokens written, per second in the search. Where the line is "
+            "flat, more users bring no more.",
+            _drawn(phases_over_users(curves)),
+        ),
+        Plot(
+            "searched",
+            "Topologies under the mix",
+            "Requests per second in the search.",
+            _drawn(topologies_over_users(curves)),
         ),
     ]
 

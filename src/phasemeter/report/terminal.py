@@ -13,6 +13,7 @@ from rich.text import Text
 
 from phasemeter.analysis.calibration import Calibration
 from phasemeter.analysis.finding import Arm, Finding
+from phasemeter.analysis.planner_finding import PlannerFinding
 from phasemeter.analysis.records import RunRecords
 from phasemeter.analysis.shape import GroupSummary, Summary, Throughput, Validity
 from phasemeter.report import formatting, server_rows
@@ -29,6 +30,16 @@ from phasemeter.report.calibration_rows import (
 )
 from phasemeter.report.factor_matrix import factor_matrix
 from phasemeter.report.health_rows import lag_rows, machine_line, reads_line
+from phasemeter.report.planner_rows import (
+    KEY,
+    MEASURED_PER_GPU,
+    PHASE_COLUMNS,
+    PLAN_COLUMNS,
+    heading,
+    phase_rows,
+    plan_rows,
+    verdict,
+)
 from phasemeter.report.ramp_rows import COLUMNS, ramp_rows
 from phasemeter.report.steps_rows import STEP_COLUMNS, chunk_lines, refusal_lines, step_rows
 from phasemeter.report.tables import (
@@ -68,7 +79,12 @@ _VERDICT_WORDS = {
 
 
 def print_report(
-    run: RunRecords, summary: Summary, finding: Finding | None, *, file: TextIO | None = None
+    run: RunRecords,
+    summary: Summary,
+    finding: Finding | None,
+    *,
+    planner: PlannerFinding | None = None,
+    file: TextIO | None = None,
 ) -> None:
     """Print the report of a run to a text stream (standard output where none is given).
 
@@ -76,7 +92,7 @@ def print_report(
     COLUMNS says otherwise.
     """
     console = plain_console(file)
-    console.print(terminal_report(run, summary, finding))
+    console.print(terminal_report(run, summary, finding, planner))
 
 
 def plain_console(file: TextIO | None = None) -> Console:
@@ -87,12 +103,19 @@ def plain_console(file: TextIO | None = None) -> Console:
     return console
 
 
-def terminal_report(run: RunRecords, summary: Summary, finding: Finding | None) -> RenderableType:
+def terminal_report(
+    run: RunRecords,
+    summary: Summary,
+    finding: Finding | None,
+    planner: PlannerFinding | None = None,
+) -> RenderableType:
     """Return the report of a run as something that rich can print."""
     parts: list[RenderableType] = [Text(_headline(run), style="bold")]
     if summary["validity"]["verdict"] != "valid":
         parts.append(_validity(summary["validity"]))
-    if finding is not None:
+    if planner is not None:
+        parts += [*_errors(summary), *_health(summary), *_planner(planner)]
+    elif finding is not None:
         # The verdict comes last: that is what a terminal still shows at the end.
         tables = (*_arms(finding), *_factors(finding), *_ramp(finding))
         parts += [*tables, *_server(summary), *_health(summary), *_verdict(finding)]
@@ -296,6 +319,23 @@ def _factors(finding: Finding) -> list[RenderableType]:
         table.add_row(label, row.statistic.replace("_", " "), *row.cells)
         last = group
     return [table, Text(_FACTOR_KEY)]
+
+
+def _planner(finding: PlannerFinding) -> list[RenderableType]:
+    phases = plain_table(
+        "\none instance, one phase at a time", PHASE_COLUMNS[:1], PHASE_COLUMNS[1:]
+    )
+    for row in phase_rows(finding):
+        phases.add_row(*row)
+    # The page has room for what was measured per GPU, too.
+    shown = [number for number, _ in enumerate(PLAN_COLUMNS) if number != MEASURED_PER_GPU]
+    columns = [PLAN_COLUMNS[number] for number in shown]
+    plan = plain_table("\nrequests/s of the mix", columns[:1], columns[1:])
+    plan.columns[0].no_wrap = True
+    for row in plan_rows(finding):
+        plan.add_row(*(row[number] for number in shown))
+    words = [Text("\nplan: " + heading(finding), style="bold"), Text(verdict(finding))]
+    return [phases, plan, Text(KEY), *words, _bullets(finding.warnings)]
 
 
 def _ramp(finding: Finding) -> list[RenderableType]:
