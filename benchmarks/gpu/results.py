@@ -77,7 +77,8 @@ class Results:
         parts = ", ".join(
             f"{part.label} {part.repeats} x {part.seconds:g} s" for part in plan.parts
         )
-        self._say(f"plan: {plan.total_s:.0f} s at most: {parts or 'nothing'}")
+        start = f", should starting take {plan.start_s:.0f} s" if plan.start_s else ""
+        self._say(f"plan: {plan.total_s:.0f} s at most{start}: {parts or 'nothing'}")
         if plan.left_out:
             self._say(f"no time for {', '.join(plan.left_out)}")
 
