@@ -191,14 +191,15 @@ def vllm_deployment(
         gpus: The GPUs; empty on the CPU.
         has_nixl: Whether the hand-off's transport is there.
         ports: At least four free ports; for the hand-off those 1,000 higher are used too.
-        cores: Cores that this process may use; on the CPU the first one computes.
+        cores: Cores that this process may use; on the CPU each instance computes on one.
 
     Raises:
         ValueError: If not even one instance fits.
     """
     shared_by = 2 if len(gpus) >= 2 else 3  # instances on one GPU while all are up
     cache = _CPU_CACHE_GIB if device == "cpu" else cache_gib(shape, gpus[0], shared_by)
-    separated = has_nixl and cache is not None
+    # On the CPU an instance with a hand-off never sleeps: each needs a core, and so does the client.
+    separated = has_nixl and cache is not None and (device != "cpu" or len(cores) > shared_by)
     if cache is None:
         cache = cache_gib(shape, gpus[0], 1)
     if cache is None:
@@ -212,8 +213,10 @@ def vllm_deployment(
             roles.append(("mixed", second))
         roles += [("prefill", first), ("decode", second)]
     servers = tuple(
-        _vllm_server(python, model, shape, role, device, place, cache, port, cores)
-        for (role, place), port in zip(roles, ports, strict=False)
+        _vllm_server(
+            python, model, shape, role, device, place, cache, port, cores[number % len(cores)]
+        )
+        for number, ((role, place), port) in enumerate(zip(roles, ports, strict=False))
     )
     urls = [(server.name.rpartition("-")[2], f"{server.url}/v1") for server in servers]
     options = [text for role, url in urls if role == "mixed" for text in ("--mixed", url)]
@@ -248,7 +251,7 @@ def _vllm_server(
     gpu: int | None,
     cache: int,
     port: int,
-    cores: Sequence[int],
+    core: int,
 ) -> Server:
     command = [
         *(python, "-m", "vllm.entrypoints.cli.main", "serve", str(model)),
@@ -261,7 +264,7 @@ def _vllm_server(
     if device == "cpu":
         command.append("--enforce-eager")
         variables["VLLM_CPU_KVCACHE_SPACE"] = str(cache)
-        variables["VLLM_CPU_OMP_THREADS_BIND"] = str(cores[0])
+        variables["VLLM_CPU_OMP_THREADS_BIND"] = str(core)
     else:
         # With the cache's size told, instances that start side by side do not measure each other.
         command += ["--kv-cache-memory-bytes", str(cache * _GIB)]

@@ -63,13 +63,16 @@ class Rates:
     long_ttft_ms: float | None
 
 
-def run_phasemeter(arguments: Sequence[str], log: Path, *, end_ns: int) -> Ended:
+def run_phasemeter(
+    arguments: Sequence[str], log: Path, *, end_ns: int, grace_s: float = GRACE_S
+) -> Ended:
     """Run the command line, and end it when its time is over.
 
     Args:
         arguments: Its arguments, `--json` among them.
         log: Where its standard error goes; the document goes beside it as `.json`.
-        end_ns: When it must be gone, monotonic; it is interrupted `GRACE_S` before.
+        end_ns: When it must be gone, monotonic.
+        grace_s: So long before it is interrupted, to report what it measured.
     """
     command = [sys.executable, "-m", "phasemeter", *arguments]
     started_ns = now_ns()
@@ -80,7 +83,7 @@ def run_phasemeter(arguments: Sequence[str], log: Path, *, end_ns: int) -> Ended
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
         )
         try:
-            process.wait(_left_s(end_ns - round(GRACE_S * NS_PER_S)))
+            process.wait(_left_s(end_ns - round(grace_s * NS_PER_S)))
         except subprocess.TimeoutExpired:
             status = "killed"
             process.send_signal(signal.SIGINT)

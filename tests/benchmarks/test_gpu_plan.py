@@ -165,16 +165,16 @@ def test_the_cache_is_what_weights_and_work_leave():
     assert cache_gib(LLAMA_8B, replace(gpu(), memory_total_mib=None), 1) is None
 
 
-def vllm(gpus, *, device="cuda", has_nixl=True, tmp="/m"):
+def vllm(gpus, *, device="cuda", has_nixl=True, cores=(3, 5)):
     return vllm_deployment(
         "python3",
-        tmp,
+        "/m",
         LLAMA_8B if device == "cuda" else SMALL,
         device=device,
         gpus=gpus,
         has_nixl=has_nixl,
         ports=[8001, 8002, 8003, 8004],
-        cores=[3, 5],
+        cores=cores,
     )
 
 
@@ -232,14 +232,16 @@ def test_a_model_that_does_not_fit_is_refused():
         vllm([gpu(memory_gib=24)])
 
 
-def test_on_the_cpu_one_core_computes():
-    made = vllm([], device="cpu")
+def test_on_the_cpu_each_instance_has_a_core_and_the_client_has_one():
+    made = vllm([], device="cpu", cores=[3, 5, 6, 7])
 
     assert made.arms == ("mixed", "separated")
+    bound = [server.variables["VLLM_CPU_OMP_THREADS_BIND"] for server in made.servers]
+    assert bound == ["3", "5", "6"]
     for server in made.servers:
-        assert server.variables["VLLM_CPU_OMP_THREADS_BIND"] == "3"
         assert "CUDA_VISIBLE_DEVICES" not in server.variables
         assert "--enforce-eager" in server.command
+    assert vllm([], device="cpu", cores=[3, 5, 6]).arms == ("mixed",)
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
