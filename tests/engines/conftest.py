@@ -6,9 +6,9 @@ import pytest
 
 from phasemeter.lab.config import EngineConfig
 from phasemeter.lab.launch import start_engines
-from tests.engines.environments import PHOENIX, PROMETHEUS, VLLM
+from tests.engines.environments import PHOENIX, PROMETHEUS, VLLM, nixl_missing
 from tests.engines.trace_store import running_phoenix
-from tests.engines.vllm_server import running_vllm
+from tests.engines.vllm_server import running_vllm, running_vllm_pair
 
 
 def _needed(environment):
@@ -64,3 +64,14 @@ def vllm(tmp_path_factory):
     environment = _needed(VLLM)
     with running_vllm(environment, tmp_path_factory.mktemp("vllm")) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def vllm_pair(tmp_path_factory):
+    """Two running vLLMs with a small model, which can hand KV caches to each other."""
+    environment = _needed(VLLM)
+    reason = nixl_missing()
+    if reason is not None:
+        pytest.skip(reason)
+    with running_vllm_pair(environment, tmp_path_factory.mktemp("vllm")) as servers:
+        yield servers

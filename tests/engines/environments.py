@@ -18,6 +18,7 @@ from benchmarks.peers.vllm_bench import VllmBench
 
 BUILD = Path(__file__).parents[2] / "build"
 REASONS = BUILD / "engines"
+NIXL_REASON = REASONS / "nixl.unavailable"
 GB = 10**9
 
 
@@ -80,6 +81,31 @@ def _vllm(folder: Path) -> None:
         msg = "the CPU build needs a processor with AVX2"
         raise UnavailableError(msg)
     VllmBench().install(folder)
+    _nixl(folder)
+
+
+def _nixl(folder: Path) -> None:
+    """What moves KV caches between two instances; without it vLLM is whole, so the reason is kept.
+
+    The build for CUDA also runs, and moves host memory, where there is no GPU.
+    """
+    NIXL_REASON.unlink(missing_ok=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    try:
+        run([*pip, "install", "--quiet", "--no-deps", "nixl-cu12==1.5.1", "nixl==1.5.2"])
+        run([str(folder / "bin" / "python"), "-c", "import nixl"])
+    except UnavailableError as fault:
+        NIXL_REASON.parent.mkdir(parents=True, exist_ok=True)
+        NIXL_REASON.write_text(f"nixl: {fault}\n")
+
+
+def nixl_missing() -> str | None:
+    """Return why KV caches cannot be moved between instances, or None where they can."""
+    if NIXL_REASON.is_file():
+        return NIXL_REASON.read_text().strip()
+    if not any(VLLM.folder.glob("lib/python3*/site-packages/nixl")):
+        return "nixl: not set up; `make engines` does it"
+    return None
 
 
 def _phoenix(folder: Path) -> None:

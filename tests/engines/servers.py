@@ -11,7 +11,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 _STOP_S = 20
@@ -29,6 +30,23 @@ def get(url: str, timeout_s: float = 30) -> bytes:
         return response.read()
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What it takes to run one.
+
+    Attributes:
+        command: Its command line.
+        ready_url: A URL that it answers once it is ready.
+        log: Where its output goes.
+        variables: Environment variables that are its own.
+    """
+
+    command: Sequence[str | Path]
+    ready_url: str
+    log: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
 @contextmanager
 def serving(
     command: Sequence[str | Path],
@@ -43,26 +61,48 @@ def serving(
     Raises:
         RuntimeError: If it ends by itself or is not ready in time; with the end of its log.
     """
+    server = Server(command, ready_url, log, variables or {})
+    with serving_together([server], timeout_s=timeout_s) as (process,):
+        yield process
+
+
+@contextmanager
+def serving_together(
+    servers: Sequence[Server], *, timeout_s: float = 120
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Run servers that start at the same time, until the block ends.
+
+    Raises:
+        RuntimeError: If one ends by itself or is not ready in time; with the end of its log.
+    """
+    with ExitStack() as running:
+        processes = [running.enter_context(_started(server)) for server in servers]
+        deadline = time.monotonic() + timeout_s
+        for process, server in zip(processes, servers, strict=True):
+            _wait(process, server.ready_url, server.log, deadline)
+        yield processes
+
+
+@contextmanager
+def _started(server: Server) -> Iterator[subprocess.Popen[bytes]]:
     # Should this process be killed, so is the server, where the system offers that.
     guard = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
-    with log.open("wb") as out:
+    with server.log.open("wb") as out:
         process = subprocess.Popen(
-            [*guard, *map(str, command)],
+            [*guard, *map(str, server.command)],
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **(variables or {})},
+            env={**os.environ, **server.variables},
             start_new_session=True,
         )
     try:
-        _wait(process, ready_url, log, timeout_s)
         yield process
     finally:
         _stop(process)
 
 
-def _wait(process: subprocess.Popen[bytes], url: str, log: Path, timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
+def _wait(process: subprocess.Popen[bytes], url: str, log: Path, deadline: float) -> None:
     while time.monotonic() < deadline:
         if process.poll() is not None:
             break
