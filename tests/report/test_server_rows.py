@@ -3,12 +3,18 @@
 import io
 import json
 
+import pytest
 from run_factory import make_timeline, write_run
 
 from phasemeter.report.document import read_report
 from phasemeter.report.page import render_page
 from phasemeter.report.terminal import print_report
 from phasemeter.telemetry.sample import ServerSample
+
+
+@pytest.fixture(autouse=True)
+def of_a_pipe(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)  # parallel test runs set it
 
 
 def run_with(tmp_path, *samples):
