@@ -3,8 +3,9 @@
 Usage: python -m benchmarks.sdk_soak [--sequential N] [--concurrent N] [--client openai|httpx2] [--json]
 
 Sequential streams run over the network in memory, one in twenty closed early and one in twenty dropped.
-Concurrent ones run over sockets against a server that holds them all open at the same time. Spans, HDR
-histograms and record files are on, concurrent also OpenTelemetry metrics. Exit status 1 if a check fails.
+Concurrent ones run over sockets against a server that holds them all open at the same time, several times;
+the bare client does the same in a process of its own before, as the control. Spans, HDR histograms and
+record files are on, concurrent also OpenTelemetry metrics. Exit status 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import tracemalloc
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict
 from itertools import pairwise
@@ -26,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import openai
-import psutil
 from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -51,12 +51,11 @@ _FEWEST_SAMPLES = 6
 _EXITS_EVERY = 20
 _A_CLIENT = 500
 """Streams that share a client: httpcore's pool looks through all its connections for each request."""
-_BURSTS = 6
-_RSS_LIMIT_BYTES = 4_000_000
-_OBJECT_LIMIT = 500
+_BURSTS = 9
 _TRACED_LIMIT_BYTES = 20_000
 _TRACED_RUNS = 4
 _WAIT_S = 300.0
+_GAP_S = 0.25
 
 BODY: dict[str, Any] = {
     "model": "scripted",
@@ -82,7 +81,9 @@ class CountSpans(SpanProcessor):
 class Timed:
     """A Meter with everything on, and the counts of what came out of it."""
 
-    def __init__(self, folder: Path, *, metrics: bool) -> None:
+    def __init__(
+        self, folder: Path, *, metrics: bool, more: Sequence[phasemeter.Sink] = ()
+    ) -> None:
         self.spans = CountSpans()
         self.outcomes: dict[str, int] = {}
         provider = TracerProvider()
@@ -99,6 +100,7 @@ class Timed:
                 phasemeter.HdrSink(),
                 self._otel,
                 phasemeter.RecordSink(folder / "records.jsonl", max_bytes=4_000_000, keep=1),
+                *more,
             ]
         )
 
@@ -126,13 +128,6 @@ class Timed:
     def _count(self, timeline: phasemeter.Timeline) -> None:
         name = timeline.outcome.value
         self.outcomes[name] = self.outcomes.get(name, 0) + 1
-
-
-def sample(streams: int) -> Sample:
-    """Return the state of this process, after a run of the collector."""
-    gc.collect()
-    process = psutil.Process()
-    return Sample(streams, process.memory_info().rss, len(gc.get_objects()), process.num_fds())
 
 
 def sequential(
@@ -165,13 +160,13 @@ def sequential(
     while len(seen) < samples:
         run(step)
         timed.settle()
-        seen.append(sample((len(seen) + 1) * step))
+        seen.append(Sample.take((len(seen) + 1) * step))
         took_s = (now_ns() - started_ns) / NS_PER_S
         say(f"{seen[-1].streams:,} streams, {took_s:,.0f} s, {seen[-1].rss_bytes / 1e6:.1f} MB")
         if took_s > limit_s and len(seen) >= _FEWEST_SAMPLES:
             break
     checks = timed.checks(len(seen) * step)
-    checks += growth_checks(seen, rss_limit_bytes=_RSS_LIMIT_BYTES, object_limit=_OBJECT_LIMIT)
+    checks += growth_checks(seen)
     checks.append(_traced(lambda: run(max(50, min(step // 10, 2000))), timed))
     wrapped.close()
     checks.append(equal_check("connections left open", network.open_connections, 0))
@@ -238,7 +233,14 @@ def _httpx_streams(network: MemoryNetwork, timed: Timed) -> tuple[Callable[[int]
 
 
 def concurrent(
-    streams: int, folder: Path, say: Callable[[str], object], *, gap_s: float = 0.25
+    streams: int,
+    folder: Path,
+    say: Callable[[str], object],
+    *,
+    bursts: int = _BURSTS,
+    gap_s: float = _GAP_S,
+    control: Sequence[Sample] | None = None,
+    more: Sequence[phasemeter.Sink] = (),
 ) -> list[Check]:
     """Run bursts of streams that are all open at the same time, over sockets.
 
@@ -246,24 +248,51 @@ def concurrent(
         streams: How many at a time.
         folder: Takes the record files.
         say: Takes a line of progress.
+        bursts: How often.
         gap_s: Time between two tokens of a stream.
+        control: What `bare_bursts` returned for as many.
+        more: Sinks to be used as well.
 
     Raises:
         RuntimeError: If the system allows too few open files.
     """
+    timed = Timed(folder, metrics=True, more=more)
+    samples, open_together = asyncio.run(_bursts(streams, bursts, say, gap_s, timed))
+    checks = timed.checks(bursts * streams)
+    checks.append(equal_check("streams open together", open_together, streams))
+    checks += growth_checks(samples, control)
+    timed.meter.close()
+    return checks
+
+
+def bare_bursts(streams: int, bursts: int, say: Callable[[str], object]) -> list[Sample]:
+    """Run the same bursts with the bare client, in a process of its own.
+
+    Raises:
+        subprocess.CalledProcessError: If that fails.
+    """
+    samples: list[Sample] = []
+    command = [sys.executable, "-m", __spec__.name, "--bare", str(streams), "--bursts", str(bursts)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            samples.append(Sample(**json.loads(line)))
+            say(f"bare, burst {len(samples)}: {samples[-1].rss_bytes / 1e6:.1f} MB")
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return samples
+
+
+async def _bursts(
+    streams: int, bursts: int, say: Callable[[str], object], gap_s: float, timed: Timed | None
+) -> tuple[list[Sample], int]:
+    """Return the samples after each burst, and how many streams were open together."""
     if raise_file_limit() < streams + 200:
         msg = f"{streams} sockets need a limit of open files of {streams + 200}; raise ulimit -n"
         raise RuntimeError(msg)
-    return asyncio.run(_concurrent(streams, folder, say, gap_s))
-
-
-async def _concurrent(
-    streams: int, folder: Path, say: Callable[[str], object], gap_s: float
-) -> list[Check]:
-    timed = Timed(folder, metrics=True)
-    samples = []
+    samples: list[Sample] = []
     with _server(streams, gap_s) as (port, most_open):
-        for number in range(_BURSTS):
+        for number in range(bursts):
             started_ns = now_ns()
             async with _clients(port, streams, timed) as clients:
                 await asyncio.wait_for(
@@ -274,22 +303,22 @@ async def _concurrent(
                 )
             del clients
             await asyncio.sleep(0.1)
-            timed.settle()
-            samples.append(sample((number + 1) * streams))
+            if timed is not None:
+                timed.settle()
+            seen = Sample.take((number + 1) * streams)
+            samples.append(seen)
             took_s = (now_ns() - started_ns) / NS_PER_S
-            say(f"burst {number + 1}: {took_s:.1f} s, {samples[-1].rss_bytes / 1e6:.1f} MB")
-        open_together = most_open()
-    checks = timed.checks(_BURSTS * streams)
-    checks.append(equal_check("streams open together", open_together, streams))
-    checks += growth_checks(
-        samples, rss_limit_bytes=_RSS_LIMIT_BYTES + 200 * streams, object_limit=_OBJECT_LIMIT
-    )
-    timed.meter.close()
-    return checks
+            if timed is None:
+                print(json.dumps(asdict(seen)), flush=True)
+            say(
+                f"burst {number + 1}: {took_s:.1f} s, {seen.rss_bytes / 1e6:.1f} MB, "
+                f"{seen.blocks:,} blocks"
+            )
+        return samples, most_open()
 
 
 @asynccontextmanager
-async def _clients(port: int, streams: int, timed: Timed) -> AsyncIterator[list[Any]]:
+async def _clients(port: int, streams: int, timed: Timed | None) -> AsyncIterator[list[Any]]:
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
     async with AsyncExitStack() as running:
         clients = []
@@ -301,7 +330,8 @@ async def _clients(port: int, streams: int, timed: Timed) -> AsyncIterator[list[
                 http_client=http,
                 max_retries=0,
             )
-            clients.append(timed.meter.wrap(await running.enter_async_context(client)))
+            entered = await running.enter_async_context(client)
+            clients.append(entered if timed is None else timed.meter.wrap(entered))
         yield clients
 
 
@@ -341,6 +371,9 @@ def main() -> int:
     """Run both parts and report."""
     options = _options()
     console = Console(stderr=True)
+    if options.bare:
+        asyncio.run(_bursts(options.bare, options.bursts, console.print, _GAP_S, None))
+        return 0
     parts: dict[str, list[Check]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -355,8 +388,14 @@ def main() -> int:
                 limit_s=options.minutes * 60,
             )
         if options.concurrent:
-            title = f"{options.concurrent:,} concurrent streams, {_BURSTS} times, openai"
-            parts[title] = concurrent(options.concurrent, folder / "concurrent", console.print)
+            title = f"{options.concurrent:,} concurrent streams, {options.bursts} times, openai"
+            parts[title] = concurrent(
+                options.concurrent,
+                folder / "concurrent",
+                console.print,
+                bursts=options.bursts,
+                control=bare_bursts(options.concurrent, options.bursts, console.print),
+            )
     if options.json:
         print(json.dumps({title: [asdict(one) for one in found] for title, found in parts.items()}))
     else:
@@ -370,6 +409,8 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--sequential", type=int, default=1_000_000, help="0 for none")
     parser.add_argument("--concurrent", type=int, default=10_000, help="0 for none")
+    parser.add_argument("--bursts", type=int, default=_BURSTS, help="concurrent: how often")
+    parser.add_argument("--bare", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--client", choices=["openai", "httpx2"], default="httpx2")
     parser.add_argument(
         "--metrics", action="store_true", help="sequential: OpenTelemetry metrics as well"

@@ -1,27 +1,59 @@
-"""Whether a process that timed many streams has kept anything of them; pure."""
+"""Whether a process that timed many streams has kept anything of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+import gc
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import median
+
+import psutil
+
+_FEWEST_SAMPLES = 6
+_WARM_UP_SHARE = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The process after so many streams, with the collector just run.
+    """The process after so many streams, once the collector has run and free memory was given back.
 
     Attributes:
         streams: Streams so far.
         rss_bytes: Resident size.
+        blocks: Blocks in use in Python's allocator: every small object has one.
         objects: Objects that the collector knows.
         files: Open files.
     """
 
     streams: int
     rss_bytes: int
+    blocks: int
     objects: int
     files: int
+
+    @classmethod
+    def take(cls, streams: int) -> Sample:
+        """Look at this process."""
+        gc.collect()
+        give_back_free_memory()
+        process = psutil.Process()
+        return cls(
+            streams,
+            process.memory_info().rss,
+            sys.getallocatedblocks(),
+            len(gc.get_objects()),
+            process.num_fds(),
+        )
+
+
+def give_back_free_memory() -> None:
+    """Have the C library give free pages back to the system, where it can (glibc)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,40 +71,70 @@ class Check:
     holds: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What may be taken for no growth: so much a stream, or so much altogether in a short run.
+
+    A leak of one small object a stream takes a block and some 100 bytes or more, each time.
+    """
+
+    each: float
+    least: float
+
+    def allows(self, risen: float, streams: int) -> bool:
+        """Tell whether a rise over so many streams is within."""
+        return risen <= max(self.least, self.each * streams)
+
+
+RSS = Growth(each=100.0, least=4_000_000)
+BLOCKS = Growth(each=0.25, least=600)
+OBJECTS = Growth(each=0.1, least=300)
+FILES = Growth(each=0.0, least=0.0)
+
+
 def growth_checks(
-    samples: Sequence[Sample], *, rss_limit_bytes: int, object_limit: int
+    samples: Sequence[Sample], control: Sequence[Sample] | None = None
 ) -> list[Check]:
-    """Compare the last third of the samples with the third before it; the first is warm-up.
+    """Check what rises with the streams after the first third, which is warm-up.
+
+    The rise is the median slope between two samples, times the streams: one odd sample does not matter.
 
     Args:
         samples: In order, six or more.
-        rss_limit_bytes: Growth of the resident size that counts as none: the allocator's grain.
-        object_limit: Growth of the number of objects that counts as none.
+        control: Those of the bare client in the same run. What the resident size rises there is the
+            allocator's and the client's own, and is taken off.
 
     Raises:
-        ValueError: If there are too few samples to compare.
+        ValueError: If there are too few samples.
     """
-    if len(samples) < 6:
-        msg = f"samples: 6 or more are needed, got {len(samples)}"
-        raise ValueError(msg)
-    third = len(samples) // 3
-    before, after = samples[third : 2 * third], samples[-third:]
-    streams = after[-1].streams - before[0].streams
-    rss_bytes = _risen([one.rss_bytes for one in before], [one.rss_bytes for one in after])
-    objects = _risen([one.objects for one in before], [one.objects for one in after])
-    files = _risen([one.files for one in before], [one.files for one in after])
+    judged = _judged(samples)
+    streams = judged[-1].streams - judged[0].streams
+    rss_bytes = _risen(judged, lambda one: one.rss_bytes)
+    blocks = _risen(judged, lambda one: one.blocks)
+    objects = _risen(judged, lambda one: one.objects)
+    files = _risen(judged, lambda one: one.files)
+    over = f" over {streams:,} streams"
+    resident = f"{judged[-1].rss_bytes / 1e6:.1f} MB, {rss_bytes / 1e6:+.2f} MB{over}"
+    own_bytes = rss_bytes
+    if control is not None:
+        bare = _judged(control)
+        bare_bytes = _risen(bare, lambda one: one.rss_bytes)
+        bare_bytes *= streams / (bare[-1].streams - bare[0].streams)
+        own_bytes -= max(bare_bytes, 0.0)
+        resident += f", the bare client {bare_bytes / 1e6:+.2f} MB"
     return [
+        Check("resident memory", resident, RSS.allows(own_bytes, streams)),
         Check(
-            "resident memory",
-            f"{after[-1].rss_bytes / 1e6:.1f} MB, {rss_bytes / 1e6:+.2f} MB over {streams:,} streams",
-            rss_bytes <= rss_limit_bytes,
+            "blocks in use",
+            f"{judged[-1].blocks:,}, {blocks:+,.0f}{over}",
+            BLOCKS.allows(blocks, streams),
         ),
         Check(
             "objects",
-            f"{after[-1].objects:,}, {objects:+,.0f} over {streams:,} streams",
-            objects <= object_limit,
+            f"{judged[-1].objects:,}, {objects:+,.0f}{over}",
+            OBJECTS.allows(objects, streams),
         ),
-        Check("open files", f"{after[-1].files}, {files:+,.0f}", files <= 0),
+        Check("open files", f"{judged[-1].files}, {files:+,.0f}", FILES.allows(files, streams)),
     ]
 
 
@@ -81,5 +143,16 @@ def equal_check(what: str, found: int, wanted: int) -> Check:
     return Check(what, f"{found:,} of {wanted:,}", found == wanted)
 
 
-def _risen(before: Sequence[int], after: Sequence[int]) -> float:
-    return median(after) - median(before)
+def _judged(samples: Sequence[Sample]) -> Sequence[Sample]:
+    if len(samples) < _FEWEST_SAMPLES:
+        msg = f"samples: {_FEWEST_SAMPLES} or more are needed, got {len(samples)}"
+        raise ValueError(msg)
+    return samples[round(len(samples) * _WARM_UP_SHARE) :]
+
+
+def _risen(samples: Sequence[Sample], figure: Callable[[Sample], int]) -> float:
+    slopes = [
+        (figure(later) - figure(earlier)) / (later.streams - earlier.streams)
+        for earlier, later in combinations(samples, 2)
+    ]
+    return median(slopes) * (samples[-1].streams - samples[0].streams)
