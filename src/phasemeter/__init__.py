@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from phasemeter.clients.lookup import timeline
     from phasemeter.core.errors import PhasemeterError, UsageError
-    from phasemeter.core.timeline import Outcome, Timeline, TokenEvent, TokenKind, Usage
+    from phasemeter.core.timeline import Outcome, Timeline, Usage
+    from phasemeter.core.token_events import TokenEvent, TokenKind
     from phasemeter.ready_clients import http_client
     from phasemeter.sdk import (
         Meter,
@@ -65,8 +66,8 @@ _HOMES = {
     "RequestInfo": "phasemeter.sinks",
     "Sink": "phasemeter.sinks",
     "Timeline": "phasemeter.core.timeline",
-    "TokenEvent": "phasemeter.core.timeline",
-    "TokenKind": "phasemeter.core.timeline",
+    "TokenEvent": "phasemeter.core.token_events",
+    "TokenKind": "phasemeter.core.token_events",
     "Usage": "phasemeter.core.timeline",
     "UsageError": "phasemeter.core.errors",
     "http_client": "phasemeter.ready_clients",

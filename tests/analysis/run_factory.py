@@ -7,7 +7,8 @@ from itertools import accumulate
 
 from phasemeter.core.clock import WallAnchor
 from phasemeter.core.record import Issued, header_line, issued_line, record_line
-from phasemeter.core.timeline import Outcome, Timeline, TokenEvent, Usage
+from phasemeter.core.timeline import Outcome, Timeline, Usage
+from phasemeter.core.token_events import TokenEvent
 
 MS = 1_000_000
 ANCHOR = WallAnchor(monotonic_ns=0, unix_ns=1_790_000_000_000_000_000)

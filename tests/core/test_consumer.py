@@ -9,8 +9,9 @@ from phasemeter.core.consumer import Consumer
 MS = 1_000_000
 
 
-def consumer_view(stamps_ns, handed_ns, asked_ns):
+def consumer_view(stamps_ns, handed_ns, asked_ns, *, supposes=True):
     consumer = Consumer()
+    consumer.supposes = supposes
     for chunk, (stamp_ns, given_ns) in enumerate(zip(stamps_ns, handed_ns, strict=True)):
         consumer.stamps_ns.append(stamp_ns)
         consumer.handed_ns.append(given_ns)
@@ -33,6 +34,26 @@ def test_waits_are_summed_over_the_chunks_of_a_read():
 
     assert waits_ns == [3, 4]
     assert consumer_view([], [], []) == ([], set())
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 100))), st.integers(0, 5))
+def test_the_waits_are_the_same_where_nothing_is_to_be_supposed(chunks, given_back):
+    """Chunks that each came in a read of their own are worked up together then."""
+    stamps = sorted(stamp for stamp, _ in chunks)
+    asked = [a + wait for a, (_, wait) in zip(stamps, chunks, strict=True)][: len(chunks) - 1]
+
+    waits_ns, _ = consumer_view(stamps, stamps, asked)
+    consumer = Consumer()
+    consumer.supposes = False
+    consumer.stamps_ns += stamps
+    consumer.handed_ns += stamps
+    consumer.asked_ns += asked[:given_back]
+    consumer.digest()
+    consumer.asked_ns += asked[given_back:]
+    consumer.digest()
+
+    assert consumer_view(stamps, stamps, asked, supposes=False)[0] == waits_ns
+    assert consumer.waits_ns == waits_ns
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 100))))

@@ -17,7 +17,8 @@ from phasemeter.core.record import (
     parse_record,
     record_line,
 )
-from phasemeter.core.timeline import Leg, Outcome, Timeline, TokenEvent, Usage
+from phasemeter.core.timeline import Leg, Outcome, Timeline, Usage
+from phasemeter.core.token_events import TokenEvent
 from phasemeter.dialects import by_name
 
 NS = st.integers(-(10**6), 10**18)
@@ -80,7 +81,8 @@ TIMELINES = st.builds(
 
 def apart_from_read_numbers(timeline):
     events = [(event.t_ns, event.kind, event.tokens) for event in timeline.events]
-    fields = {name: getattr(timeline, name) for name in Timeline.__dataclass_fields__}
+    names = [name for name in Timeline.__dataclass_fields__ if not name.startswith("_")]
+    fields = {name: getattr(timeline, name) for name in names}
     return fields | {"events": events}, [gap_ns for gap_ns, _ in timeline.gaps()]
 
 

@@ -3,7 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasemeter.core.timeline import Leg, Outcome, Timeline, TokenEvent, shifted
+from phasemeter.core.timeline import Leg, Outcome, Timeline, shifted
+from phasemeter.core.token_events import TokenEvent
 
 
 def make_timeline(events=(), **fields):

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phasemeter.core.timeline import Outcome, Timeline, TokenEvent
+from phasemeter.core.timeline import Outcome, Timeline
+from phasemeter.core.token_events import TokenEvent
 from phasemeter.metrics import fluidity
 
 

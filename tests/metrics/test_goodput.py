@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from phasemeter.core.timeline import Outcome, Timeline, TokenEvent
+from phasemeter.core.timeline import Outcome, Timeline
+from phasemeter.core.token_events import TokenEvent
 from phasemeter.metrics import GAP, TTFT, goodput_per_s, meets
 
 

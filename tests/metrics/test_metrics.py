@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phasemeter import metrics
-from phasemeter.core.timeline import Leg, Outcome, Timeline, TokenEvent, Usage
+from phasemeter.core.timeline import Leg, Outcome, Timeline, Usage
+from phasemeter.core.token_events import TokenEvent
 from phasemeter.metrics.stall import stalls_ns
 from phasemeter.metrics.tpot import tokens_after_first_event
 

@@ -1,6 +1,7 @@
 """HDR histograms: what is recorded, clamped, merged, summarised, and written as an interval log."""
 
 import threading
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,8 @@ from hdrh.log import HistogramLogReader
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasemeter.core.timeline import Outcome, Timeline, TokenEvent
+from phasemeter.core.timeline import Outcome, Timeline
+from phasemeter.core.token_events import TokenEvent
 from phasemeter.sinks.hdr import OTHER, HdrSink
 from phasemeter.sinks.histogram import (
     add,
@@ -147,7 +149,7 @@ def test_raw_gaps_are_all_gaps_and_clean_ones_those_that_no_consumer_limited():
 def test_counting_first_is_recording_one_by_one(values_ns):
     """What is counted in between is as fine as the histogram: nothing is lost by it."""
     counted, one_by_one = new_histogram(), HdrHistogram(1, 3_600_000_000, 3, word_size=4)
-    counts = {}
+    counts = Counter()
     count_us(counts, values_ns)
 
     clamped = record_counts(counted, counts)

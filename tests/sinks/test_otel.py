@@ -11,7 +11,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from phasemeter.core.clock import now_ns
 from phasemeter.core.errors import UsageError
-from phasemeter.core.timeline import Outcome, Timeline, TokenEvent, Usage
+from phasemeter.core.timeline import Outcome, Timeline, Usage
+from phasemeter.core.token_events import TokenEvent
 from phasemeter.sinks import RequestInfo, otel, semconv
 
 MS = 1_000_000

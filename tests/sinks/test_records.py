@@ -9,7 +9,8 @@ import pytest
 
 from phasemeter.core.errors import UsageError
 from phasemeter.core.record import SCHEMA_VERSION, parse_issued, parse_record
-from phasemeter.core.timeline import Outcome, Timeline, TokenEvent
+from phasemeter.core.timeline import Outcome, Timeline
+from phasemeter.core.token_events import TokenEvent
 from phasemeter.sinks import RequestInfo
 from phasemeter.sinks.records import RecordSink
 

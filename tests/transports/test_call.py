@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from phasemeter.core.meter import StreamEnd, StreamMeter
-from phasemeter.core.timeline import TokenEvent
+from phasemeter.core.token_events import TokenEvent
 from phasemeter.dialects import by_name
 from phasemeter.transports.call import judged
 

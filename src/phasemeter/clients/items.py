@@ -13,7 +13,7 @@ from typing import cast
 
 from phasemeter.core.decoding import DecodedEvent, Decoder, TokenPart
 from phasemeter.core.framing import Frame
-from phasemeter.core.timeline import TokenKind
+from phasemeter.core.token_events import TokenKind
 from phasemeter.dialects import by_name
 
 KindOf = Callable[[object], TokenKind | None]

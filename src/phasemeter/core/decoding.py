@@ -8,7 +8,8 @@ from typing import Protocol
 
 from phasemeter.core.framing import Frame
 from phasemeter.core.repeats import Varying
-from phasemeter.core.timeline import TokenKind, Usage
+from phasemeter.core.timeline import Usage
+from phasemeter.core.token_events import TokenKind
 
 
 @dataclass(slots=True)

@@ -1,20 +1,21 @@
 """The state machine of one streamed response: fed with (time, bytes), it ends in a Timeline.
 
-It opens no socket and reads no clock. `on_read` is the hot path: one append. Everything else waits
+It opens no socket and reads no clock. `on_read` is the hot path: two appends. Everything else waits
 until `digest`, which the owner calls when it has time, or until `finish`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from itertools import accumulate, chain
+from operator import ne
 from types import MappingProxyType
 
 from phasemeter.core.coding import BrokenCodingError, Decode, UnsupportedCodingError, decoder_for
 from phasemeter.core.consumer import Consumer
-from phasemeter.core.decoding import DecodedEvent, Dialect, TokenPart
+from phasemeter.core.decoding import DecodedEvent, Dialect
 from phasemeter.core.errors import classify_error_document
 from phasemeter.core.framing import (
     BodyForm,
@@ -27,16 +28,11 @@ from phasemeter.core.framing import (
 )
 from phasemeter.core.json_array import JsonArrayFramer
 from phasemeter.core.repeats import Repeats
-from phasemeter.core.timeline import (
-    Leg,
-    Outcome,
-    StampSource,
-    Timeline,
-    TokenEvent,
-    Usage,
-)
+from phasemeter.core.timeline import Leg, Outcome, StampSource, Timeline
+from phasemeter.core.understood import Understood
 
 _MAX_ERROR_BODY_BYTES = 65_536
+_CONSUMER_CHUNKS = 512
 
 
 class StreamEnd(Enum):
@@ -62,8 +58,11 @@ class StreamMeter:
         connected_ns: Set by the owner when a new connection became usable.
         sent_ns: Set by the owner when the request's last byte went to the kernel.
         stamp_source: Where the times of the reads come from.
+        times_ns: Time of each read taken so far. Hot loops append here, and then the bytes to `unread`.
+        unread: Bytes of the last of these reads, those that are not decoded yet.
         clock_stepped: Set by the owner when kernel stamps cannot be trusted.
         consumer: Set by owners that hand chunks to an application.
+        streamed: Set to False by owners whose request asked for no stream.
         legs: Filled by owners whose request needed several HTTP exchanges.
         tags: Low-cardinality labels.
     """
@@ -84,6 +83,7 @@ class StreamMeter:
         self.stamp_source: StampSource = stamp_source
         self.clock_stepped = False
         self.consumer: Consumer | None = None
+        self.streamed = True
         self.legs: list[Leg] = []
         self.tags = tags
         self._dialect = dialect
@@ -97,17 +97,19 @@ class StreamMeter:
         self._undo_coding: Decode | None = None
         self._framer: Framer | None = None
         self._head = b""
-        self._pending: list[tuple[int, bytes]] = []
+        self.times_ns: list[int] = []
+        self.unread: list[bytes] = []
+        self._decoded = 0
         self._read = -1
         self._read_ns: int | None = None
         self._broken = False
         self._repeats = Repeats(dialect.varying)
-        self._understood = _Understood()
+        self._understood = Understood()
 
     @property
     def has_body(self) -> bool:
         """True once body bytes were taken."""
-        return self._read >= 0 or bool(self._pending)
+        return self._read >= 0 or bool(self.unread)
 
     def on_headers(self, t_ns: int, status: int, headers: Mapping[str, str]) -> None:
         """Take the response's status and headers (lower-case names), complete at `t_ns`."""
@@ -120,15 +122,16 @@ class StreamMeter:
             self._understood.error_type = "unsupported_content_encoding"
 
     def on_read(self, t_ns: int, data: bytes) -> None:
-        """Take body bytes, still content-coded, that arrived at `t_ns`. Hot path.
+        """Take body bytes, still content-coded, that arrived at `t_ns`. Hot path: two appends.
 
         Bytes with the time of the previous call belong to the same read: an HTTP library may hand
         over one read in pieces, and the kernel gives one segment's stamp to each part of it.
         """
-        self._pending.append((t_ns, data))
+        self.times_ns.append(t_ns)
+        self.unread.append(data)
 
     def digest(self, most: int | None = None) -> bool:
-        """Decode reads taken so far, 2 to 12 us an event. May be called at any time, or never.
+        """Decode reads taken so far, 0.5 to 12 us an event. May be called at any time, or never.
 
         Args:
             most: Decode at most so many reads, for owners that must not stay away for long.
@@ -137,29 +140,73 @@ class StreamMeter:
             True when nothing is left to decode.
         """
         if self.consumer is not None:
-            self.consumer.digest()
-        batch = self._pending[:most]
-        del self._pending[:most]
-        repeats, matches, repeat = self._repeats, self._repeats.matches, self._understood.repeat
-        for t_ns, data in batch:
-            if not data:
-                continue  # nothing arrived, so this is no read
-            if t_ns != self._read_ns:
-                self._read += 1
-                self._read_ns = t_ns
-            framer = self._framer if self._undo_coding is None else None
-            # The usual read is one whole block with another piece of text: no need to split it off.
-            if framer is not None and framer.is_between and matches(data, framer.end_mark):
-                repeat(repeats.running_count, t_ns, self._read)
+            self.consumer.digest(_CONSUMER_CHUNKS)
+        data = self.unread[:most]
+        del self.unread[: len(data)]
+        times_ns = self.times_ns[self._decoded : self._decoded + len(data)]
+        self._decoded += len(data)
+        place = 0
+        may_run = True
+        while place < len(data):
+            if may_run and self._is_between:
+                count = self._take_run(data[place:], times_ns[place:])
+                place += count
+                may_run = False
                 continue
-            for block in self._blocks(data):
-                if matches(block):
-                    repeat(repeats.running_count, t_ns, self._read)
-                else:
-                    self._understand(block)
-        return not self._pending
+            may_run = self._take_read(times_ns[place], data[place])
+            place += 1
+        return not self.unread
 
-    def finish(self, t_ns: int, end: StreamEnd, error_type: str | None = None) -> Timeline:
+    @property
+    def _is_between(self) -> bool:
+        """True where the next read starts a block and is not coded."""
+        framer = self._framer
+        return framer is not None and framer.is_between and self._undo_coding is None
+
+    def _take_run(self, data: Sequence[bytes], times_ns: Sequence[int]) -> int:
+        """Take reads in a row that say what the last event said, each one whole block; return how many."""
+        assert self._framer is not None
+        count = self._repeats.run(data, self._framer.end_mark)
+        if count:
+            # A read number goes up where the time differs from the one before.
+            before = chain((self._read_ns,), times_ns)
+            reads = accumulate(map(ne, times_ns[:count], before), initial=self._read)
+            next(reads)
+            self._understood.repeat_run(times_ns[:count], list(reads))
+            self._read = self._understood.reads[-1]
+            self._read_ns = times_ns[count - 1]
+        return count
+
+    def _take_read(self, t_ns: int, data: bytes) -> bool:
+        """Take one read; return True if a pattern was learned from it."""
+        if not data:
+            return False  # nothing arrived, so this is no read
+        if t_ns != self._read_ns:
+            self._read += 1
+            self._read_ns = t_ns
+        repeats, repeat = self._repeats, self._understood.repeat
+        if self._is_between:
+            assert self._framer is not None
+            # The usual read is one whole block with another piece of text: no need to split it off.
+            if repeats.matches(data, self._framer.end_mark):
+                repeat(repeats.running_count, t_ns, self._read)
+                return False
+        learned = False
+        for block in self._blocks(data):
+            if repeats.matches(block):
+                repeat(repeats.running_count, t_ns, self._read)
+            else:
+                learned = self._understand(block)
+        return learned
+
+    def finish(
+        self,
+        t_ns: int,
+        end: StreamEnd,
+        error_type: str | None = None,
+        *,
+        answered_ns: int | None = None,
+    ) -> Timeline:
         """End the response and return what was measured. To be called exactly once.
 
         Args:
@@ -167,13 +214,18 @@ class StreamMeter:
             end: How the byte stream ended.
             error_type: Low-cardinality class of what ended it, where the owner knows one; used
                 only when the response itself told no error and had not finished.
+            answered_ns: End to be taken instead if the answer was complete when its stream was put
+                away otherwise than by reading it to its end.
         """
         self.digest()
         if end is StreamEnd.EOF and not self._broken:
             self._finish_framing()
         outcome, error_type = self._judge(end, error_type)
+        if answered_ns is not None and end is not StreamEnd.EOF:
+            t_ns = answered_ns if outcome in (Outcome.OK, Outcome.EMPTY) else t_ns
         seen = self._understood
         consumer = self.consumer or Consumer()
+        consumer.digest()
         return Timeline(
             request_id=self._request_id,
             dialect=self._dialect.name,
@@ -195,7 +247,7 @@ class StreamMeter:
             finish_reason=seen.finish_reason,
             http_status=self._status,
             choices=len(seen.choices),
-            streamed=not isinstance(self._framer, JsonBodyFramer),
+            streamed=self.streamed and not isinstance(self._framer, JsonBodyFramer),
             clock_stepped=self.clock_stepped,
             consumer_waits_ns=tuple(consumer.waits_ns),
             legs=tuple(self.legs),
@@ -241,16 +293,18 @@ class StreamMeter:
         for frame in self._framer.finish():
             self._take(frame)
 
-    def _understand(self, block: bytes) -> None:
+    def _understand(self, block: bytes) -> bool:
+        """Parse a block; return True if it may be the pattern of those to come."""
         assert self._framer is not None
         frame = self._framer.frame(block)
         event = None if frame is None else self._take(frame)
         if event is None:
-            return
+            return False
         if event.is_only_text:
             self._repeats.learn(block, event.running_output_tokens)
-        else:
-            self._repeats.forget()
+            return True
+        self._repeats.forget()
+        return False
 
     def _take(self, frame: Frame) -> DecodedEvent | None:
         seen = self._understood
@@ -269,7 +323,7 @@ class StreamMeter:
         if seen.error_type is not None:
             return Outcome.ERROR, seen.error_type
         if seen.finish_reason is not None or seen.terminal:
-            return (Outcome.OK if seen.tokens else Outcome.EMPTY), None
+            return (Outcome.OK if seen.times_ns else Outcome.EMPTY), None
         if end is StreamEnd.CLOSED:
             return Outcome.CANCELLED, error_type
         if end is StreamEnd.ABANDONED:
@@ -286,109 +340,3 @@ class StreamMeter:
         except (ValueError, RecursionError):
             body = None
         return classify_error_document(body, self._status)
-
-
-class _Understood:
-    """What the events of a response have said so far."""
-
-    def __init__(self) -> None:
-        self.first_event_ns: int | None = None
-        self.tokens: list[TokenEvent] = []
-        self.choices: set[int] = set()
-        self.finish_reason: str | None = None
-        self.terminal = False
-        self.done = False
-        self.error_type: str | None = None
-        self.model: str | None = None
-        self.server: dict[str, float] = {}
-        self._usage = Usage()
-        self._running_total: int | None = None  # newer than the one in `_usage`
-        self._totals: dict[int, int] = {}  # running totals, by index of the token event
-        self._crowded: set[int] = set()  # indexes of token events that shared an event with others
-
-    @property
-    def usage(self) -> Usage:
-        """Counts told so far."""
-        if self._running_total is not None:
-            self._usage = replace(self._usage, output_tokens=self._running_total)
-            self._running_total = None
-        return self._usage
-
-    def take(self, event: DecodedEvent, t_ns: int, read: int) -> None:
-        """Take an event that was decoded."""
-        parts = event.parts
-        for part in parts:
-            alone = len(parts) == 1 or not _shares_choice(parts, part)
-            if len(parts) > 1:
-                self._crowded.add(len(self.tokens))
-            self.tokens.append(TokenEvent(t_ns, part.kind, part.tokens if alone else None, read))
-            if event.running_output_tokens is not None:
-                self._totals[len(self.tokens) - 1] = event.running_output_tokens
-        self.choices.update(event.choices)
-        if event.usage is not None:
-            self._usage = _merged(self.usage, event.usage)
-        if event.finish_reason:
-            self.finish_reason = event.finish_reason
-        if event.terminal:
-            self.terminal = True
-        if event.done:
-            self.done = True
-        if self.error_type is None:
-            self.error_type = event.error_type
-        if self.model is None:
-            self.model = event.model
-        if event.server:
-            self.server.update(event.server)
-
-    def repeat(self, total: int | None, t_ns: int, read: int) -> None:
-        """Take an event that says what the last one said, but for its text and its running total."""
-        last = self.tokens[-1]
-        self.tokens.append(TokenEvent(t_ns, last.kind, last.tokens, read))
-        if total is not None:
-            self._totals[len(self.tokens) - 1] = self._running_total = total
-
-    def token_events(self, limited_reads: Collection[int]) -> tuple[TokenEvent, ...]:
-        """Token events with their counts; running totals are used for single-choice streams."""
-        events = self.tokens
-        if len(self.choices) <= 1 and 0 in self._totals:
-            events = self._counted()
-        if limited_reads:
-            events = [
-                TokenEvent(t_ns, kind, tokens, read, read in limited_reads)
-                for t_ns, kind, tokens, read, _ in events
-            ]
-        return tuple(events)
-
-    def _counted(self) -> list[TokenEvent]:
-        events = list(self.tokens)
-        before = 0
-        for index, (t_ns, kind, tokens, read, limited) in enumerate(self.tokens):
-            total = self._totals.get(index)
-            if total is None:
-                break
-            if tokens is None and total > before and index not in self._crowded:
-                events[index] = TokenEvent(t_ns, kind, total - before, read, limited)
-            before = total
-        return events
-
-
-def _shares_choice(parts: Sequence[TokenPart], part: TokenPart) -> bool:
-    return sum(other.choice == part.choice for other in parts) > 1
-
-
-def _merged(earlier: Usage, later: Usage) -> Usage:
-    """The last value seen wins; a later None erases nothing; counts are never added."""
-    if earlier.cached_input_tokens is earlier.reasoning_tokens is None and (
-        later.input_tokens is not None and later.output_tokens is not None
-    ):
-        return later  # the usual running count says all that the one before said
-
-    def last(a: int | None, b: int | None) -> int | None:
-        return a if b is None else b
-
-    return Usage(
-        input_tokens=last(earlier.input_tokens, later.input_tokens),
-        cached_input_tokens=last(earlier.cached_input_tokens, later.cached_input_tokens),
-        output_tokens=last(earlier.output_tokens, later.output_tokens),
-        reasoning_tokens=last(earlier.reasoning_tokens, later.reasoning_tokens),
-    )

@@ -9,13 +9,14 @@ deltas; kinds and token counts are run-length coded. No text of prompt or answer
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import groupby, islice, pairwise
+from itertools import accumulate, groupby, islice, pairwise
 from operator import sub
 
 from phasemeter.core.clock import WallAnchor
-from phasemeter.core.timeline import Leg, Outcome, Timeline, TokenEvent, Usage
+from phasemeter.core.timeline import Leg, Outcome, Timeline, Usage
+from phasemeter.core.token_events import TokenEvent, TokenEvents
 
 SCHEMA_VERSION = 1
 
@@ -128,49 +129,57 @@ def parse_issued(document: Mapping[str, object]) -> Issued:
 
 
 def _pack_events(events: Sequence[TokenEvent]) -> dict[str, object]:
-    times_ns = [event.t_ns for event in events]
-    reads = [event.read for event in events]
+    columns = TokenEvents.of(events)
+    times_ns, reads = columns.times_ns, columns.reads
     packed: dict[str, object] = {
         "first_ns": times_ns[0],
         "deltas_ns": list(map(sub, islice(times_ns, 1, None), times_ns)),
-        "kinds": _runs([event.kind for event in events]),
-        "tokens": _runs([event.tokens for event in events]),
+        "kinds": _runs(columns.kinds),
+        "tokens": _runs(columns.tokens),
     }
     coalesced = [i for i, (a, b) in enumerate(pairwise(reads), start=1) if a == b]
     if coalesced:
         packed["coalesced"] = coalesced
-    limited = [i for i, event in enumerate(events) if event.consumer_limited]
+    limited = [i for i, is_limited in enumerate(columns.limited) if is_limited]
     if limited:
         packed["consumer_limited"] = limited
     return packed
 
 
-def _unpack_events(packed: Mapping[str, list[int]] | None) -> tuple[TokenEvent, ...]:
+def _unpack_events(packed: Mapping[str, list[int]] | None) -> Sequence[TokenEvent]:
     if packed is None:
         return ()
     coalesced = set(packed.get("coalesced", ()))
     limited = set(packed.get("consumer_limited", ()))
-    kinds = _expand(packed["kinds"])  # type: ignore[arg-type]
-    tokens = _expand(packed["tokens"])  # type: ignore[arg-type]
-    t_ns: int = packed["first_ns"]  # type: ignore[assignment]
-    read = 0
-    events = []
-    for index, delta_ns in enumerate((0, *packed["deltas_ns"])):
-        t_ns += delta_ns
-        read += index > 0 and index not in coalesced
-        kind, told = next(kinds), next(tokens)
-        events.append(TokenEvent(t_ns, kind, told, read, index in limited))  # type: ignore[arg-type]
-    return tuple(events)
+    first_ns: int = packed["first_ns"]  # type: ignore[assignment]
+    times_ns = list(accumulate(packed["deltas_ns"], initial=first_ns))
+    count = len(times_ns)
+    kinds = _expand(packed["kinds"], count)  # type: ignore[arg-type]
+    tokens = _expand(packed["tokens"], count)  # type: ignore[arg-type]
+    return TokenEvents(
+        times_ns,
+        kinds,  # type: ignore[arg-type]
+        tokens,  # type: ignore[arg-type]
+        list(accumulate((index not in coalesced for index in range(1, count)), initial=0)),
+        [index in limited for index in range(count)] if limited else (),
+    )
 
 
 def _runs(values: Sequence[object]) -> list[list[object]]:
     return [[value, len(list(group))] for value, group in groupby(values)]
 
 
-def _expand(runs: Sequence[tuple[object, int]]) -> Iterator[object]:
-    for value, count in runs:
-        for _ in range(count):
-            yield value
+def _expand(runs: Sequence[tuple[object, int]], least: int) -> list[object]:
+    """Return the values of runs, so many of them.
+
+    Raises:
+        ValueError: If there are fewer.
+    """
+    values = [value for value, count in runs for _ in range(count)]
+    if len(values) < least:
+        msg = f"{len(values)} values for {least} events"
+        raise ValueError(msg)
+    return values[:least]
 
 
 def _instant(value: object) -> int:

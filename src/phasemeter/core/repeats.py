@@ -9,6 +9,7 @@ text must be empty where it was empty. A dialect names the values that may vary.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -16,6 +17,8 @@ _STRING = re.compile(
     rb'(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+'  # up to its closing quote
 )
 _INTEGER = re.compile(rb"(?:0|[1-9][0-9]{0,17})(?![0-9.eE])")
+_BETWEEN_TEXTS = b"\n"  # a byte that no JSON string holds
+_TEXTS = re.compile(rb'(?:[^"\\\x00-\x09\x0b-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
 _MOST_FRUITLESS = 16
 
 
@@ -90,6 +93,36 @@ class Repeats:
             return False
         self._fruitless = 0
         return True
+
+    def run(self, blocks: Sequence[bytes], end_mark: bytes) -> int:
+        """Tell how many blocks in a row, from the first, `matches` would all take; 0 may be too few.
+
+        Cheaper than one by one: the texts are checked together. Only for blocks with one text and no count.
+
+        Args:
+            blocks: The blocks with their end marks.
+            end_mark: What must follow each.
+        """
+        if len(self._slots) != 1:
+            return 0
+        ((value, was_empty, _, after, after_bytes),) = self._slots
+        if value is not _STRING or was_empty:
+            return 0
+        prefix, tail = self._prefix, after + end_mark
+        start, end = self._prefix_bytes, -after_bytes - len(end_mark)
+        texts: list[bytes] = []
+        for block in blocks:
+            if not (block.startswith(prefix) and block.endswith(tail)):
+                break
+            texts.append(block[start:end])
+        together = _BETWEEN_TEXTS.join(texts)
+        if not all(texts) or together.count(_BETWEEN_TEXTS) != max(len(texts) - 1, 0):
+            return 0
+        if not _TEXTS.fullmatch(together):
+            return 0
+        count = len(texts)
+        self._fruitless = 0
+        return count
 
     def forget(self) -> None:
         """Match nothing until a block is learned: another kind of event has come in between."""

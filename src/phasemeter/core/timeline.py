@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import compress, islice
-from operator import itemgetter, ne, sub
+from operator import ne, not_, sub
 from typing import Literal, NamedTuple
 
-TokenKind = Literal["reasoning", "content", "refusal", "tool_call", "audio"]
-"""Kinds of generated text, in the order in which they are counted within one event."""
+from phasemeter.core.token_events import TokenEvent, TokenEvents
 
 StampSource = Literal["kernel", "recv", "yield", "pull"]
 """Where a read's time comes from, best first.
@@ -34,25 +33,6 @@ class Outcome(StrEnum):
     EMPTY = "empty"
     CANCELLED = "cancelled"
     ABANDONED = "abandoned"
-
-
-class TokenEvent(NamedTuple):
-    """One event that carried generated text of one kind.
-
-    Attributes:
-        t_ns: Arrival of the read that completed the event.
-        kind: Kind of the text.
-        tokens: Tokens in the event, or None where the wire does not tell.
-        read: Index of the read that completed the event. Two events of one read have no gap.
-        consumer_limited: The read had been there before the application asked for it, so its time
-            is the application's and not the arrival's.
-    """
-
-    t_ns: int
-    kind: TokenKind
-    tokens: int | None
-    read: int
-    consumer_limited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +72,12 @@ class Leg:
 
 
 class _Gaps(NamedTuple):
-    """The gaps of a response, worked out once."""
+    """The gaps of a response, worked out once: all of them, and those that no consumer limited."""
 
-    all_ns: list[int]
-    later: list[TokenEvent]
-    unlimited_ns: list[int]
+    all_ns: Sequence[int]
+    later: Sequence[int]  # index of the later event of each
+    unlimited_ns: Sequence[int]
+    unlimited_tokens: Sequence[int | None]  # tokens of the later event of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +140,18 @@ class Timeline:
     legs: Sequence[Leg] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     server: Mapping[str, float] = field(default_factory=dict)
+    _columns: TokenEvents = field(init=False, repr=False, compare=False)
     _gaps: _Gaps | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Keep the events by columns, whatever they came in."""
+        object.__setattr__(self, "_columns", TokenEvents.of(self.events))
 
     @property
     def first_token_ns(self) -> int | None:
         """First generated token of any kind."""
-        return self.events[0].t_ns if self.events else None
+        times_ns = self._columns.times_ns
+        return times_ns[0] if times_ns else None
 
     @property
     def first_answer_ns(self) -> int | None:
@@ -174,7 +161,8 @@ class Timeline:
     @property
     def last_token_ns(self) -> int | None:
         """Last generated token."""
-        return self.events[-1].t_ns if self.events else None
+        times_ns = self._columns.times_ns
+        return times_ns[-1] if times_ns else None
 
     @property
     def coalesced_events(self) -> int:
@@ -195,21 +183,24 @@ class Timeline:
 
         None without a token, and where the server did not stream.
         """
-        if self.first_token_ns is None or not self.streamed:
+        first_token_ns = self.first_token_ns
+        if first_token_ns is None or not self.streamed:
             return None
-        return (self.first_token_ns - self.started_ns) / 1e9
+        return (first_token_ns - self.started_ns) / 1e9
 
     @property
     def decode_ns(self) -> int | None:
         """Decode span: first to last token. None where all tokens came in one read: unknown."""
-        if not self.streamed or not self.events or self.events[0].read == self.events[-1].read:
+        times_ns, reads = self._columns.times_ns, self._columns.reads
+        if not self.streamed or not times_ns or reads[0] == reads[-1]:
             return None
-        return self.events[-1].t_ns - self.events[0].t_ns
+        return times_ns[-1] - times_ns[0]
 
     @property
     def decode_s(self) -> float | None:
         """Decode span in seconds; None as in `decode_ns`."""
-        return None if self.decode_ns is None else self.decode_ns / 1e9
+        decode_ns = self.decode_ns
+        return None if decode_ns is None else decode_ns / 1e9
 
     def leg(self, role: str) -> Leg | None:
         """Return the leg of a role, or None where the request had none."""
@@ -218,35 +209,42 @@ class Timeline:
     def gaps(self) -> Iterator[tuple[int, TokenEvent]]:
         """Yield (gap in ns, later event) for consecutive token events of different reads."""
         gaps = self._worked_out()
-        return zip(gaps.all_ns, gaps.later, strict=True)
+        return zip(gaps.all_ns, map(self.events.__getitem__, gaps.later), strict=True)
 
     def gaps_ns(self) -> Sequence[int]:
         """Return the gaps of the stream in ns: those of `gaps` that no consumer limited."""
         return self._worked_out().unlimited_ns
 
+    def all_gaps_ns(self) -> Sequence[int]:
+        """Return all gaps in ns, those included that the consumer limited."""
+        return self._worked_out().all_ns
+
+    def gap_tokens(self) -> Sequence[int | None]:
+        """Return how many tokens came with the later event of each of `gaps_ns`, where that is told."""
+        return self._worked_out().unlimited_tokens
+
     def _worked_out(self) -> _Gaps:
         gaps = self._gaps
         if gaps is None:
-            gaps = _gaps_of(self.events)
+            gaps = _gaps_of(self._columns)
             object.__setattr__(self, "_gaps", gaps)
         return gaps
 
 
-_T_NS, _READ, _LIMITED = itemgetter(0), itemgetter(3), itemgetter(4)
-
-
-def _gaps_of(events: Sequence[TokenEvent]) -> _Gaps:
-    if not events:
-        return _Gaps([], [], [])
-    times_ns = list(map(_T_NS, events))
-    reads = list(map(_READ, events))
+def _gaps_of(events: TokenEvents) -> _Gaps:
+    times_ns, reads, tokens, limited = events.times_ns, events.reads, events.tokens, events.limited
+    count = len(times_ns)
     apart = list(map(ne, islice(reads, 1, None), reads))
+    if not limited and all(apart):  # each came in a read of its own
+        all_ns = list(map(sub, islice(times_ns, 1, None), times_ns))
+        return _Gaps(all_ns, range(1, count), all_ns, tokens[1:])
     all_ns = list(compress(map(sub, islice(times_ns, 1, None), times_ns), apart))
-    later = list(compress(islice(events, 1, None), apart))
-    if not any(map(_LIMITED, events)):
-        return _Gaps(all_ns, later, all_ns)
-    pairs = zip(all_ns, later, strict=True)
-    return _Gaps(all_ns, later, [gap_ns for gap_ns, event in pairs if not event.consumer_limited])
+    later = list(compress(range(1, count), apart))
+    later_tokens = list(compress(islice(tokens, 1, None), apart))
+    if not any(limited):
+        return _Gaps(all_ns, later, all_ns, later_tokens)
+    free = list(map(not_, compress(islice(limited, 1, None), apart)))
+    return _Gaps(all_ns, later, list(compress(all_ns, free)), list(compress(later_tokens, free)))
 
 
 def shifted(timeline: Timeline, by_ns: int) -> Timeline:

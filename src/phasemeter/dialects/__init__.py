@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Protocol
 
 from phasemeter.core.decoding import Decoder, Dialect
@@ -71,6 +72,7 @@ def by_name(name: str) -> Dialect:
     raise UsageError(msg)
 
 
+@lru_cache(maxsize=256)
 def for_path(path: str) -> Dialect | None:
     """Return the dialect spoken at a URL path, or None where no built-in one is known to be."""
     bare = _bare(path)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from phasemeter.core.decoding import DecodedEvent, TokenPart
 from phasemeter.core.errors import classify_error_document
 from phasemeter.core.framing import Frame
-from phasemeter.core.timeline import TokenKind
+from phasemeter.core.token_events import TokenKind
 
 Document = Mapping[str, object]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from phasemeter.core.decoding import DecodedEvent, Decoder, TokenPart
 from phasemeter.core.framing import Frame
 from phasemeter.core.repeats import Varying
-from phasemeter.core.timeline import TokenKind, Usage
+from phasemeter.core.timeline import Usage
+from phasemeter.core.token_events import TokenKind
 from phasemeter.dialects.document import (
     Document,
     count_of,

@@ -9,7 +9,8 @@ from typing import Protocol
 from phasemeter.core.decoding import DecodedEvent, Decoder, TokenPart
 from phasemeter.core.framing import Frame
 from phasemeter.core.repeats import Varying
-from phasemeter.core.timeline import TokenKind, Usage
+from phasemeter.core.timeline import Usage
+from phasemeter.core.token_events import TokenKind
 from phasemeter.dialects.document import count_of, has_text, object_in, open_frame
 from phasemeter.dialects.openai_usage import (
     find_usage,

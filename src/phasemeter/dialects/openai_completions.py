@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from phasemeter.core.decoding import DecodedEvent, Decoder
 from phasemeter.core.framing import Frame
 from phasemeter.core.repeats import Varying
-from phasemeter.core.timeline import TokenKind
+from phasemeter.core.token_events import TokenKind
 from phasemeter.dialects.openai_chat import decode_choices
 
 

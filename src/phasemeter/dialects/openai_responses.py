@@ -8,7 +8,7 @@ from phasemeter.core.decoding import DecodedEvent, Decoder
 from phasemeter.core.errors import classify_error_object
 from phasemeter.core.framing import Frame
 from phasemeter.core.repeats import Varying
-from phasemeter.core.timeline import TokenKind
+from phasemeter.core.token_events import TokenKind
 from phasemeter.dialects.document import (
     Document,
     has_text,

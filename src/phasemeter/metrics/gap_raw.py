@@ -14,7 +14,7 @@ from phasemeter.metrics.metric import Metric
 def _samples(timeline: Timeline) -> Iterable[int]:
     if not timeline.streamed or not timeline.consumer_waits_ns:
         return ()
-    return (gap_ns for gap_ns, _ in timeline.gaps())
+    return timeline.all_gaps_ns()
 
 
 GAP_RAW = Metric(

@@ -12,12 +12,13 @@ from phasemeter.metrics.metric import Metric
 
 
 def _samples(timeline: Timeline) -> Iterable[int]:
-    if not timeline.streamed:
+    tokens = timeline.gap_tokens()
+    if not timeline.streamed or not any(tokens):
         return ()
     return (
-        round(gap_ns / later.tokens)
-        for gap_ns, later in timeline.gaps()
-        if later.tokens and not later.consumer_limited
+        round(gap_ns / count)
+        for gap_ns, count in zip(timeline.gaps_ns(), tokens, strict=True)
+        if count
     )
 
 

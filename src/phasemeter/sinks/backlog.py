@@ -34,13 +34,17 @@ class Backlog(Generic[ItemT]):
     Args:
         work: Works one item off; to be quick, as an item is never cut.
         slice_ns: How long a turn of the event loop may be used.
+        least_samples: Begin only when so many samples wait: what is done together costs less.
 
     Attributes:
         dropped: Samples that were refused because half a million were waiting.
     """
 
-    def __init__(self, work: Callable[[ItemT], None], slice_ns: int = _SLICE_NS) -> None:
+    def __init__(
+        self, work: Callable[[ItemT], None], slice_ns: int = _SLICE_NS, *, least_samples: int = 0
+    ) -> None:
         self.dropped = 0
+        self._least_samples = least_samples
         self._work = work
         self._slice_ns = slice_ns
         self._jobs: deque[tuple[Iterator[ItemT], int]] = deque()
@@ -52,13 +56,18 @@ class Backlog(Generic[ItemT]):
         return len(self._jobs)
 
     def add(self, items: Iterable[ItemT], samples: int) -> None:
-        """Take a job of about so many samples; do it now, or soon where an asyncio loop is running."""
+        """Take a job of about so many samples.
+
+        Once enough of them wait, the jobs are done: now, or soon where an asyncio loop is running.
+        """
         with self._lock:
             if self._waiting_samples + samples > _MAX_SAMPLES:
                 self.dropped += samples
                 return
             self._waiting_samples += samples
             self._jobs.append((iter(items), samples))
+        if self._waiting_samples < self._least_samples:
+            return
         loop = running_loop()
         if loop is None:
             self.drain()

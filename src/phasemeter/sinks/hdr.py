@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
 
 _BATCH_SAMPLES = 250
+_TOGETHER_SAMPLES = 1_000
 OTHER = "(other)"
 """Model of the group that takes what comes after the allowed number of groups."""
 
@@ -39,10 +39,12 @@ class _Group:
         self.clamped: Counter[str] = Counter()
         self.coalesced_events = 0
         self._histograms: dict[str, HdrHistogram] = {}
-        self._counts: dict[str, dict[int, int]] = {}  # of what is not in the histograms yet
+        self._counts: dict[str, Counter[int]] = {}  # of what is not in the histograms yet
 
     def record(self, metric: str, values_ns: Sequence[int]) -> None:
-        counts = self._counts.setdefault(metric, {})
+        counts = self._counts.get(metric)
+        if counts is None:
+            counts = self._counts[metric] = Counter()
         count_us(counts, values_ns)
 
     def histograms(self) -> Mapping[str, HdrHistogram]:
@@ -62,13 +64,14 @@ class _Group:
         return self._histograms[metric]
 
 
-_Batch = tuple[_Group, str, list[int]]
+_Batch = tuple[_Group, list[tuple[str, Sequence[int]]]]
 
 
 class HdrSink:
     """Latency distributions. Only responses of outcome ok feed them; all outcomes are counted.
 
-    Samples are counted as they come (about 0.2 us each) and go into histograms when somebody looks. Ten or so
+    Samples are counted when there are enough to do it together (about 0.2 us each), and go into
+    histograms when somebody looks. Ten or so
     histograms of about 100 KiB each stand behind a group of streamed responses, so groups are
     bounded. Thread-safe.
 
@@ -84,7 +87,7 @@ class HdrSink:
         self._groups: dict[_Key, _Group] = {}
         self._lock = RLock()
         self._started_unix_ns = PROCESS_ANCHOR.unix_ns_at(now_ns())
-        self._backlog: Backlog[_Batch] = Backlog(self._record)
+        self._backlog: Backlog[_Batch] = Backlog(self._record, least_samples=_TOGETHER_SAMPLES)
 
     def started(self, request: RequestInfo) -> None:
         """Nothing to do: a sample exists when a response has ended."""
@@ -93,7 +96,8 @@ class HdrSink:
         """Count the outcome; queue the samples of an ok response."""
         del state
         with self._lock:
-            group = self._group((timeline.model, tuple(sorted(timeline.tags.items()))))
+            tags = timeline.tags
+            group = self._group((timeline.model, tuple(sorted(tags.items())) if tags else ()))
             group.outcomes[timeline.outcome.value] += 1
         self._backlog.add(self._batches(group, timeline), len(timeline.events) + 1)
 
@@ -147,16 +151,24 @@ class HdrSink:
             group.coalesced_events += timeline.coalesced_events
         if timeline.outcome is not Outcome.OK:
             return
-        for metric in BUILTIN:
-            samples = metric.samples(timeline) if metric is not GAP_RAW else _limited_ns(timeline)
-            samples_ns = iter(samples)
-            while batch := list(islice(samples_ns, _BATCH_SAMPLES)):
-                yield group, metric.name, batch
+        few: list[tuple[str, Sequence[int]]] = []
+        for name, samples in _SAMPLES:
+            found_ns = samples(timeline)
+            if not found_ns:
+                continue
+            samples_ns = found_ns if isinstance(found_ns, tuple | list) else list(found_ns)
+            if len(samples_ns) <= _BATCH_SAMPLES:
+                few.append((name, samples_ns))
+                continue
+            for start in range(0, len(samples_ns), _BATCH_SAMPLES):
+                yield group, [(name, samples_ns[start : start + _BATCH_SAMPLES])]
+        yield group, few
 
     def _record(self, batch: _Batch) -> None:
-        group, metric, values_ns = batch
+        group, parts = batch
         with self._lock:
-            group.record(metric, values_ns)
+            for metric, values_ns in parts:
+                group.record(metric, values_ns)
 
     def _group_document(self, key: _Key, group: _Group) -> Mapping[str, object]:
         model, tags = key
@@ -175,7 +187,12 @@ class HdrSink:
         }
 
 
-def _limited_ns(timeline: Timeline) -> Iterator[int]:
+def _limited_ns(timeline: Timeline) -> Iterable[int]:
     if not timeline.streamed or not timeline.consumer_limited_gaps:
-        return iter(())
-    return (gap_ns for gap_ns, later in timeline.gaps() if later.consumer_limited)
+        return ()
+    return [gap_ns for gap_ns, later in timeline.gaps() if later.consumer_limited]
+
+
+_SAMPLES: tuple[tuple[str, Callable[[Timeline], Iterable[int]]], ...] = tuple(
+    (metric.name, metric.samples if metric is not GAP_RAW else _limited_ns) for metric in BUILTIN
+)

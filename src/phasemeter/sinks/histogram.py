@@ -8,6 +8,7 @@ is not thread-safe.
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from hdrh.codec import HdrCookieException, HdrLengthException
@@ -18,6 +19,7 @@ from phasemeter.core.clock import NS_PER_US
 LOWEST_US = 1
 HIGHEST_US = 3_600_000_000
 SIGNIFICANT_DIGITS = 3
+_HALF_US_NS = NS_PER_US // 2
 _KEPT_BITS = 11
 _EXACT_US = 1 << _KEPT_BITS
 PERCENTILES: tuple[tuple[str, float], ...] = (("p50", 50), ("p90", 90), ("p99", 99), ("p999", 99.9))
@@ -47,17 +49,24 @@ def record_ns(histogram: HdrHistogram, value_ns: int, count: int = 1) -> bool:
     return True
 
 
-def count_us(counts_of_us: dict[int, int], values_ns: Iterable[int]) -> None:
+def count_us(counts_of_us: Counter[int], values_ns: Iterable[int]) -> None:
     """Count times in whole us, as coarse as a histogram keeps them, so that few distinct ones arise.
 
     A histogram keeps 11 bits of a value: what lies between two that it can tell apart is the lower one.
     """
-    for value_ns in values_ns:
-        value_us = (value_ns + NS_PER_US // 2) // NS_PER_US
-        if value_us >= _EXACT_US:
-            dropped_bits = value_us.bit_length() - _KEPT_BITS
-            value_us = value_us >> dropped_bits << dropped_bits
-        counts_of_us[value_us] = counts_of_us.get(value_us, 0) + 1
+    values_us = [(value_ns + _HALF_US_NS) // NS_PER_US for value_ns in values_ns]
+    if max(values_us, default=0) >= _EXACT_US:
+        values_us = [one if one < _EXACT_US else _coarse_us(one) for one in values_us]
+    if len(values_us) > 1:
+        counts_of_us.update(values_us)
+    else:
+        for value_us in values_us:
+            counts_of_us[value_us] += 1
+
+
+def _coarse_us(value_us: int) -> int:
+    dropped_bits = value_us.bit_length() - _KEPT_BITS
+    return value_us >> dropped_bits << dropped_bits
 
 
 def record_counts(histogram: HdrHistogram, counts_of_us: Mapping[int, int]) -> int:

@@ -7,8 +7,9 @@ built at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from opentelemetry import metrics, trace
 from phasemeter.core.errors import UsageError
 from phasemeter.core.timeline import Timeline
 from phasemeter.sinks import semconv as names
+from phasemeter.sinks.backlog import Backlog
 from phasemeter.sinks.otel_metrics import MetricEmitter
 from phasemeter.sinks.otel_spans import emit_spans
 from phasemeter.transports.request import RequestInfo
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
 
 SCOPE = "phasemeter"
+_LONG_EVENTS = 500
+"""What is emitted of a longer response gets a turn of the event loop of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ class OtelSink:
         self._per_chunk_metrics = per_chunk_metrics
         self._tracer: trace.Tracer | None = None
         self._emitter: MetricEmitter | None = None
+        self._backlog: Backlog[Callable[[], None]] = Backlog(lambda emit: emit())
 
     def started(self, request: RequestInfo) -> object:
         """Keep the caller's context as the parent; count a stream as active."""
@@ -88,15 +93,22 @@ class OtelSink:
         emitter = self._metrics()
         if emitter is not None and state.counts_as_active:
             emitter.stream_ended(state.request)
-        span_context = state.context
-        tracer = self._spans()
+        if len(timeline.events) <= _LONG_EVENTS:
+            self._emit(state, timeline)
+        else:
+            self._backlog.add([partial(self._emit, state, timeline)], 1)
+
+    def _emit(self, state: _Started, timeline: Timeline) -> None:
+        context = state.context
+        tracer, emitter = self._spans(), self._metrics()
         if tracer is not None:
-            span_context = emit_spans(tracer, state.request, timeline, state.context)
+            context = emit_spans(tracer, state.request, timeline, context)
         if emitter is not None:
-            emitter.emit(state.request, timeline, span_context)
+            emitter.emit(state.request, timeline, context)
 
     def close(self) -> None:
-        """Record the metrics that are put off. Providers belong to the application."""
+        """Emit what is put off. Providers belong to the application."""
+        self._backlog.drain()
         if self._emitter is not None:
             self._emitter.drain()
 

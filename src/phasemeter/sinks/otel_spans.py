@@ -17,6 +17,12 @@ from phasemeter.transports.request import RequestInfo
 if TYPE_CHECKING:
     from opentelemetry.context import Context
 
+_TO_UNIX_NS = PROCESS_ANCHOR.unix_ns - PROCESS_ANCHOR.monotonic_ns
+_OF_PHASE: Mapping[str, Mapping[str, str]] = {
+    name: {names.PHASE: name}
+    for name in (names.PREFILL_SPAN, names.DECODE_SPAN, names.REASONING_SPAN)
+}
+
 Attributes = Mapping[str, str | int | float | bool | Sequence[str]]
 
 
@@ -24,26 +30,21 @@ def emit_spans(
     tracer: trace.Tracer, request: RequestInfo, timeline: Timeline, parent: Context
 ) -> Context:
     """Emit the spans of a response, children of `parent`'s span; return the request span's context."""
-    name = request.operation if request.model is None else f"{request.operation} {request.model}"
+    # All attributes at once, for a sampler to see and because each later call costs more than its attributes.
     span = tracer.start_span(
-        name,
+        request.operation if request.model is None else f"{request.operation} {request.model}",
         context=parent,
         kind=SpanKind.CLIENT,
-        attributes=request_attributes(request),
-        start_time=_unix_ns(timeline.started_ns),
+        attributes=_attributes(request, timeline),
+        start_time=timeline.started_ns + _TO_UNIX_NS,
     )
     context = trace.set_span_in_context(span, parent)
-    if not span.is_recording():
-        span.end()
-        return context
-    span.set_attributes(_response_attributes(request, timeline))
-    if timeline.streamed:
-        _emit_phases(tracer, timeline, context)
-    error_type = error_type_of(timeline)
-    if error_type is not None:
-        span.set_attribute(names.ERROR_TYPE, error_type)
-        span.set_status(Status(StatusCode.ERROR))
-    span.end(_unix_ns(timeline.ended_ns))
+    if span.is_recording():
+        if timeline.streamed:
+            _emit_phases(tracer, timeline, context)
+        if error_type_of(timeline) is not None:
+            span.set_status(Status(StatusCode.ERROR))
+    span.end(timeline.ended_ns + _TO_UNIX_NS)
     return context
 
 
@@ -55,9 +56,10 @@ def _emit_phases(tracer: trace.Tracer, timeline: Timeline, parent: Context) -> N
         if error_type is not None:
             prefill.set_attribute(names.ERROR_TYPE, error_type)
             prefill.set_status(Status(StatusCode.ERROR))
-        prefill.end(_unix_ns(timeline.ended_ns))
+        prefill.end(timeline.ended_ns + _TO_UNIX_NS)
         return
-    _phase(tracer, names.PREFILL_SPAN, timeline.started_ns, parent).end(_unix_ns(first_ns))
+    prefill = _phase(tracer, names.PREFILL_SPAN, timeline.started_ns, parent)
+    prefill.end(first_ns + _TO_UNIX_NS)
     if (
         timeline.decode_ns is None
     ):  # all tokens came in one read: a span of length 0 would be untrue
@@ -66,17 +68,14 @@ def _emit_phases(tracer: trace.Tracer, timeline: Timeline, parent: Context) -> N
     reasoning_end_ns = _reasoning_end_ns(timeline)
     if reasoning_end_ns is not None:
         within = trace.set_span_in_context(decode, parent)
-        _phase(tracer, names.REASONING_SPAN, first_ns, within).end(_unix_ns(reasoning_end_ns))
-    decode.end(_unix_ns(last_ns))
+        reasoning = _phase(tracer, names.REASONING_SPAN, first_ns, within)
+        reasoning.end(reasoning_end_ns + _TO_UNIX_NS)
+    decode.end(last_ns + _TO_UNIX_NS)
 
 
 def _phase(tracer: trace.Tracer, name: str, start_ns: int, parent: Context) -> trace.Span:
     return tracer.start_span(
-        name,
-        context=parent,
-        kind=SpanKind.INTERNAL,
-        attributes={names.PHASE: name},
-        start_time=_unix_ns(start_ns),
+        name, context=parent, attributes=_OF_PHASE[name], start_time=start_ns + _TO_UNIX_NS
     )
 
 
@@ -88,10 +87,11 @@ def _reasoning_end_ns(timeline: Timeline) -> int | None:
     return next(after, timeline.last_token_ns)
 
 
-def _response_attributes(request: RequestInfo, timeline: Timeline) -> Attributes:
+def _attributes(request: RequestInfo, timeline: Timeline) -> Attributes:
     usage = timeline.usage
     found: dict[str, str | int | float | bool | Sequence[str] | None] = {
-        names.REQUEST_STREAM: True if request.streamed else None,
+        **request_attributes(request),
+        names.REQUEST_STREAM: request.streamed or None,
         names.RESPONSE_MODEL: timeline.response_model,
         names.RESPONSE_FINISH_REASONS: (
             [timeline.finish_reason] if timeline.finish_reason else None
@@ -103,26 +103,23 @@ def _response_attributes(request: RequestInfo, timeline: Timeline) -> Attributes
         names.HTTP_STATUS_CODE: timeline.http_status,
         names.STAMP_SOURCE: timeline.stamp_source,
         names.OUTCOME: timeline.outcome.value,
+        names.ERROR_TYPE: error_type_of(timeline),
         names.TOKEN_COUNT_SOURCE: _token_count_source(timeline),
     }
     if timeline.streamed:
-        found |= _stream_attributes(timeline)
-    found |= {names.TAG_PREFIX + name: value for name, value in timeline.tags.items()}
+        gaps_ns, start_ns = sorted(timeline.gaps_ns()), timeline.started_ns
+        found[names.RESPONSE_TIME_TO_FIRST_CHUNK] = _between_s(start_ns, timeline.first_event_ns)
+        found[names.TIME_TO_FIRST_TOKEN] = _between_s(start_ns, timeline.first_token_ns)
+        found[names.TIME_TO_FIRST_ANSWER] = _between_s(start_ns, timeline.first_answer_ns)
+        if gaps_ns:
+            found[names.GAP_P50] = _rank_s(gaps_ns, 50)
+            found[names.GAP_P99] = _rank_s(gaps_ns, 99)
+            found[names.GAP_MAX] = gaps_ns[-1] / 1e9
+        found[names.COALESCED_EVENTS] = timeline.coalesced_events
+        found[names.CONSUMER_LIMITED_GAPS] = timeline.consumer_limited_gaps
+    for name, value in timeline.tags.items():
+        found[names.TAG_PREFIX + name] = value
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _stream_attributes(timeline: Timeline) -> dict[str, float | int | None]:
-    gaps_ns = sorted(timeline.gaps_ns())
-    return {
-        names.RESPONSE_TIME_TO_FIRST_CHUNK: _since_start_s(timeline, timeline.first_event_ns),
-        names.TIME_TO_FIRST_TOKEN: _since_start_s(timeline, timeline.first_token_ns),
-        names.TIME_TO_FIRST_ANSWER: _since_start_s(timeline, timeline.first_answer_ns),
-        names.GAP_P50: _rank_s(gaps_ns, 0.5),
-        names.GAP_P99: _rank_s(gaps_ns, 0.99),
-        names.GAP_MAX: _rank_s(gaps_ns, 1.0),
-        names.COALESCED_EVENTS: timeline.coalesced_events,
-        names.CONSUMER_LIMITED_GAPS: timeline.consumer_limited_gaps,
-    }
 
 
 def _token_count_source(timeline: Timeline) -> str | None:
@@ -131,17 +128,10 @@ def _token_count_source(timeline: Timeline) -> str | None:
     return "events" if timeline.events else None
 
 
-def _since_start_s(timeline: Timeline, t_ns: int | None) -> float | None:
-    return None if t_ns is None else (t_ns - timeline.started_ns) / 1e9
+def _between_s(start_ns: int, end_ns: int | None) -> float | None:
+    return None if end_ns is None else (end_ns - start_ns) / 1e9
 
 
-def _rank_s(ordered_ns: Sequence[int], share: float) -> float | None:
+def _rank_s(ordered_ns: Sequence[int], percent: int) -> float:
     """Nearest-rank percentile of ordered values, in seconds."""
-    if not ordered_ns:
-        return None
-    rank = max(1, -(-len(ordered_ns) * round(share * 100) // 100))
-    return ordered_ns[rank - 1] / 1e9
-
-
-def _unix_ns(monotonic_ns: int) -> int:
-    return PROCESS_ANCHOR.unix_ns_at(monotonic_ns)
+    return ordered_ns[max(1, -(-len(ordered_ns) * percent // 100)) - 1] / 1e9

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from phasemeter.core.timeline import TokenKind
+from phasemeter.core.token_events import TokenKind
 
 _FIELDS: Mapping[TokenKind, str] = {
     "content": "content",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -12,7 +12,8 @@ from phasemeter.core.consumer import Consumer
 from phasemeter.core.decoding import Dialect
 from phasemeter.core.errors import guard
 from phasemeter.core.meter import StreamEnd, StreamMeter
-from phasemeter.core.timeline import Outcome, Timeline, TokenEvent
+from phasemeter.core.timeline import Timeline
+from phasemeter.core.token_events import TokenEvents
 from phasemeter.transports.dropped import report_later, running_loop
 from phasemeter.transports.endings import closed_by_collector, end_of, stop_in_flight
 from phasemeter.transports.recorder import Recorder
@@ -55,7 +56,8 @@ class TimedCall:
             stamp_source="yield",
             tags=info.tags,
         )
-        self.consumer = Consumer()
+        self.consumer = Consumer(self.meter.times_ns)
+        self.meter.streamed = info.streamed
         if info.streamed:
             self.meter.consumer = self.consumer
         self.source: Stamps | None = None
@@ -88,6 +90,8 @@ class TimedCall:
         self.source = stamps_of(response.extensions, self._recorder.now_ns)
         headers_ns = self.now_ns
         if self.source is not None:
+            # It sees which bytes waited in the socket; the times of the pulls only let one suppose it.
+            self.consumer.supposes = False
             self.meter.stamp_source = self.source.stamp_source
             headers_ns = self.source.last_read_ns or headers_ns
             self.meter.sent_ns = self.source.last_write_ns
@@ -147,14 +151,10 @@ class TimedCall:
         self._loop = None
         with guard("ending a timed response"):
             self._end_reading()
-            timeline = self.meter.finish(ended_ns, end, error_type)
+            # If the answer was complete, how its connection was put away is no part of it.
+            timeline = self.meter.finish(ended_ns, end, error_type, answered_ns=self._last_ns())
             if self.source is not None and self.source.waited_ns and self._info.streamed:
                 timeline = replace(timeline, events=judged(timeline, self.source.waited_ns))
-            if timeline.outcome in (Outcome.OK, Outcome.EMPTY) and end is not StreamEnd.EOF:
-                # The answer was complete; how its connection was put away is no part of it.
-                timeline = replace(timeline, ended_ns=self._last_ns())
-            if not self._info.streamed:
-                timeline = replace(timeline, streamed=False)
             self.timeline = timeline
             self._recorder.finished(timeline, self._state)
 
@@ -164,8 +164,6 @@ class TimedCall:
             return
         if self._reads_body:
             source.close_body()
-        # It has seen which bytes waited in the socket; the times of the pulls only let one suppose it.
-        self.consumer.supposes = False
         self.meter.stamp_source = source.stamp_source
         self.meter.clock_stepped = source.clock_stepped
 
@@ -193,25 +191,26 @@ def open_call(recorder: Recorder, request: HttpRequest) -> TimedCall | None:
     return None
 
 
-def judged(timeline: Timeline, waited_ns: Mapping[int, int]) -> Sequence[TokenEvent]:
+def judged(timeline: Timeline, waited_ns: Mapping[int, int]) -> TokenEvents:
     """Return the events, marked as the transport knows which gaps the consumer limited.
 
     A gap is limited where bytes waited in the socket and the consumer was away for half of it or more.
     A kernel stamp is that of a read's last bytes, and so it is right for an event that came alone.
     """
-    events = timeline.events
-    in_read = Counter(event.read for event in events)
+    events = TokenEvents.of(timeline.events)
+    in_read = Counter(events.reads)
     alone_is_exact = timeline.stamp_source == "kernel"
-    marked: list[TokenEvent] = []
+    limited: list[bool] = []
     before_ns: int | None = None
-    for event in events:
-        if marked and marked[-1].read != event.read:
-            before_ns = marked[-1].t_ns
-        away_ns = waited_ns.get(event.t_ns, 0)
-        limited = (
+    last: tuple[int, int] | None = None
+    for t_ns, read in zip(events.times_ns, events.reads, strict=True):
+        if last is not None and last[1] != read:
+            before_ns = last[0]
+        away_ns = waited_ns.get(t_ns, 0)
+        limited.append(
             before_ns is not None
-            and 0 < event.t_ns - before_ns <= 2 * away_ns
-            and not (alone_is_exact and in_read[event.read] == 1)
+            and 0 < t_ns - before_ns <= 2 * away_ns
+            and not (alone_is_exact and in_read[read] == 1)
         )
-        marked.append(event if not limited else event._replace(consumer_limited=True))
-    return tuple(marked)
+        last = t_ns, read
+    return TokenEvents(events.times_ns, events.kinds, events.tokens, events.reads, limited)

@@ -23,10 +23,15 @@ _READ_BYTES = 65_536
 
 
 class ReadAhead:
-    """Reads of one connection, at most one at a time, by the consumer or ahead of it.
+    """Reads of one connection ahead of its consumer, at most one at a time.
 
-    To be made and used on the connection's event loop; `close_body` and the finalizer may be called
-    from any thread.
+    The consumer's own reads go to the inner stream directly while `is_behind` is False. To be made and used
+    on the connection's event loop; `close_body` and the finalizer may be called from any thread.
+
+    Attributes:
+        consumer_reads: Set by the consumer as it asks for bytes; False once they were handed over.
+        returned_ns: When it last got some.
+        is_behind: The consumer is to go through `read`: something was read ahead, or is being read.
     """
 
     def __init__(self, inner: AsyncNetworkStream, now_ns: Callable[[], int]) -> None:
@@ -40,11 +45,12 @@ class ReadAhead:
         self._our_cancels = 0
         self._expired = False
         self._bodies = 0
-        self._consumer_reads = False
+        self.consumer_reads = False
+        self.is_behind = False
         self._check_is_due = False
         self._stopped = False
         self._paused = False
-        self._returned_ns = now_ns()
+        self.returned_ns = now_ns()
 
     def __del__(self) -> None:
         task = self.__dict__.get("_task")
@@ -64,21 +70,29 @@ class ReadAhead:
     def open_body(self) -> None:
         """Read ahead from now on, when the consumer is busy."""
         self._bodies += 1
-        self._check_soon()
+        self.handed_over(self._now_ns())
 
     def close_body(self) -> None:
         """Stop reading ahead, once as often as `open_body` was called. From any thread."""
         run_on(self._loop, self._close_body)
+
+    def handed_over(self, now_ns: int) -> None:
+        """The consumer has got bytes; look after the connection if it does not come back at once."""
+        # hot: one scheduled call a read
+        self.consumer_reads = False
+        self.returned_ns = now_ns
+        if self._bodies and not self._check_is_due:
+            self._check_is_due = True
+            self._loop.call_soon(self._check, context=self._context)
 
     async def read(self, most_bytes: int, timeout: float | None) -> tuple[int, bytes, int]:
         """Return the next read: its arrival, its bytes, and how long these may have waited unread.
 
         Exceptions and timeout are the inner stream's.
         """
-        # hot: for a consumer that keeps up, one read of the inner stream and one scheduled call
-        self._consumer_reads = True
+        self.consumer_reads = True
         expired = False
-        since_last_ns = FOREVER_NS if self._paused else self._now_ns() - self._returned_ns
+        since_last_ns = FOREVER_NS if self._paused else self._now_ns() - self.returned_ns
         try:
             task = self._task
             if task is not None and not self._queue and not task.done():
@@ -93,10 +107,13 @@ class ReadAhead:
                 t_ns = self._now_ns()
                 self._paused = False
         finally:
-            self._consumer_reads = False
-        self._returned_ns = self._now_ns()
-        if data and self._bodies:
-            self._check_soon()
+            self.consumer_reads = False
+            task = self._task
+            self.is_behind = (
+                self._paused or bool(self._queue) or (task is not None and not task.done())
+            )
+        if data:
+            self.handed_over(self._now_ns())
         return t_ns, data, unread_ns
 
     async def settle(self) -> None:
@@ -117,24 +134,19 @@ class ReadAhead:
         self._queue.put(self._now_ns(), outcome, waited=self._paused)
         self._paused = self._queue.full
         ended = isinstance(outcome, Exception) or not outcome
-        return not (ended or self._consumer_reads or not self._bodies or self._paused)
-
-    def _check_soon(self) -> None:
-        if not self._check_is_due:
-            self._check_is_due = True
-            self._loop.call_soon(self._check, context=self._context)
+        return not (ended or self.consumer_reads or not self._bodies or self._paused)
 
     def _check(self) -> None:
         """The loop has turned: if the consumer did not come back meanwhile, read for it."""
         self._check_is_due = False
-        if self._consumer_reads or not self._bodies or self._stopped or self._queue.full:
+        if self.consumer_reads or not self._bodies or self._stopped or self._queue.full:
             return
         if self._task is not None and not self._task.done():
             return
-        if away_ns(self._inner, self._now_ns() - self._returned_ns):
-            self._paused = (
-                True  # the application kept the loop from turning, and bytes came meanwhile
-            )
+        if away_ns(self._inner, self._now_ns() - self.returned_ns):
+            # The application kept the loop from turning, and bytes came meanwhile.
+            self._paused = True
+        self.is_behind = True
         self._our_cancels = 0
         self._expired = False
         # Not through the loop's task factory: this task is none of the application's.

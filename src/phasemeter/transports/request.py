@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
 from phasemeter.core.decoding import Dialect
@@ -167,6 +168,7 @@ def describe(
     )
 
 
+@lru_cache(maxsize=256)
 def provider_of(host: str, dialect_name: str) -> str:
     """Return the `gen_ai.provider.name` for a host; the dialect's vendor where it is unknown."""
     for suffix, provider in _PROVIDERS:

@@ -143,12 +143,6 @@ class Stamped:
     def close_body(self) -> None:
         """Nothing was begun."""
 
-    def _away_ns(self, inner: NetworkStream | AsyncNetworkStream) -> int:
-        """Return how long the consumer was away while bytes waited; 0 where none did."""
-        if self.last_read_ns is None:
-            return 0
-        return away_ns(inner, self.now_ns() - self.last_read_ns)
-
     def _before_write(self) -> None:
         # A write after a read is a second request: it did not make this connection.
         if self.last_read_ns is not None:
@@ -160,14 +154,20 @@ class Stamped:
 class StampedStream(Stamped):
     """A blocking network stream with stamps."""
 
+    def __init__(self, inner: NetworkStream, now_ns: Callable[[], int]) -> None:
+        super().__init__(inner, now_ns)
+        self._inner_read = inner.read
+
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Read, then note the time."""
-        inner = cast(NetworkStream, self.inner)
-        away_ns = self._away_ns(inner)
-        data = inner.read(max_bytes, timeout)
-        self.last_read_ns = self.now_ns()
-        if away_ns:
-            self._waited_ns[self.last_read_ns] = away_ns
+        # hot
+        now_ns, last_ns = self.now_ns, self.last_read_ns
+        since_last_ns = 0 if last_ns is None else now_ns() - last_ns
+        away = since_last_ns >= AWAY_NS and self.get_extra_info("is_readable")
+        data = self._inner_read(max_bytes, timeout)
+        self.last_read_ns = last_ns = now_ns()
+        if away:
+            self._waited_ns[last_ns] = since_last_ns
         return data
 
     def write(self, *args: object, **options: object) -> None:
@@ -193,21 +193,32 @@ class StampedStream(Stamped):
 class AsyncStampedStream(Stamped):
     """An async network stream with stamps, which reads ahead while a timed body is open."""
 
-    def __init__(self, inner: object, now_ns: Callable[[], int]) -> None:
+    def __init__(self, inner: AsyncNetworkStream, now_ns: Callable[[], int]) -> None:
         super().__init__(inner, now_ns)
+        self._inner_read = inner.read
         self._ahead: ReadAhead | None = None
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return what has arrived, or read and note the time."""
-        if self._ahead is None:
-            inner = cast(AsyncNetworkStream, self.inner)
-            away_ns = self._away_ns(inner)
-            data = await inner.read(max_bytes, timeout)
-            self.last_read_ns = self.now_ns()
-        else:
-            self.last_read_ns, data, away_ns = await self._ahead.read(max_bytes, timeout)
-        if away_ns:
-            self._waited_ns[self.last_read_ns] = away_ns
+        # hot
+        ahead, last_ns = self._ahead, self.last_read_ns
+        if ahead is not None:
+            ahead.consumer_reads = True
+            last_ns = ahead.returned_ns
+            if ahead.is_behind:
+                self.last_read_ns, data, since_last_ns = await ahead.read(max_bytes, timeout)
+                if since_last_ns:
+                    self._waited_ns[self.last_read_ns] = since_last_ns
+                return data
+        now_ns = self.now_ns
+        since_last_ns = 0 if last_ns is None else now_ns() - last_ns
+        away = since_last_ns >= AWAY_NS and self.get_extra_info("is_readable")
+        data = await self._inner_read(max_bytes, timeout)
+        self.last_read_ns = last_ns = now_ns()
+        if away:
+            self._waited_ns[last_ns] = since_last_ns
+        if ahead is not None and data:
+            ahead.handed_over(last_ns)
         return data
 
     async def write(self, *args: object, **options: object) -> None:

@@ -9,8 +9,8 @@ from typing import Protocol, cast
 from phasemeter.core.errors import guard
 from phasemeter.transports.call import TimedCall
 
-_DIGEST_EVERY = 16
-"""Chunks between two decodings: 16 take about 0.2 ms, so the end of a stream never takes long."""
+_DIGEST_EVERY = 128
+"""Chunks between two decodings, so that little is left for the end of a stream and few bytes are kept."""
 
 
 class ClosableBytes(Iterable[bytes], Protocol):
@@ -60,19 +60,18 @@ class TimedByteStream(_Timed):
         # hot: two clock reads, one stamp look-up, four appends a chunk; see benchmarks/sdk_chunk.py
         call = self._call
         now_ns = call.recorder.now_ns
-        on_read = call.meter.on_read
         reads = call.source or _Reads(now_ns)
-        pulls = call.consumer
-        stamps_ns, handed_ns, asked_ns = pulls.stamps_ns, pulls.handed_ns, pulls.asked_ns
+        unread = call.meter.unread
+        stamp, keep = call.meter.times_ns.append, unread.append
+        hand, ask = call.consumer.handed_ns.append, call.consumer.asked_ns.append
         try:
             for chunk in cast(ClosableBytes, self._inner):
-                read_ns = reads.last_read_ns or now_ns()
-                on_read(read_ns, chunk)
-                stamps_ns.append(read_ns)
-                handed_ns.append(now_ns())
+                stamp(reads.last_read_ns or now_ns())
+                keep(chunk)
+                hand(now_ns())
                 yield chunk
-                asked_ns.append(now_ns())
-                if not len(stamps_ns) % _DIGEST_EVERY:
+                ask(now_ns())
+                if len(unread) >= _DIGEST_EVERY:
                     # Asked for more: the time until more arrives is ours.
                     _digest(call)
         except GeneratorExit:
@@ -98,19 +97,18 @@ class TimedAsyncByteStream(_Timed):
         # hot: as in TimedByteStream
         call = self._call
         now_ns = call.recorder.now_ns
-        on_read = call.meter.on_read
         reads = call.source or _Reads(now_ns)
-        pulls = call.consumer
-        stamps_ns, handed_ns, asked_ns = pulls.stamps_ns, pulls.handed_ns, pulls.asked_ns
+        unread = call.meter.unread
+        stamp, keep = call.meter.times_ns.append, unread.append
+        hand, ask = call.consumer.handed_ns.append, call.consumer.asked_ns.append
         try:
             async for chunk in cast(AsyncClosableBytes, self._inner):
-                read_ns = reads.last_read_ns or now_ns()
-                on_read(read_ns, chunk)
-                stamps_ns.append(read_ns)
-                handed_ns.append(now_ns())
+                stamp(reads.last_read_ns or now_ns())
+                keep(chunk)
+                hand(now_ns())
                 yield chunk
-                asked_ns.append(now_ns())
-                if not len(stamps_ns) % _DIGEST_EVERY:
+                ask(now_ns())
+                if len(unread) >= _DIGEST_EVERY:
                     _digest(call)
         except GeneratorExit:
             raise
