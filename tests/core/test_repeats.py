@@ -239,3 +239,11 @@ def test_what_is_no_json_string_is_no_match(raw):
     repeats = learned(chat({"content": "hello"}))
 
     assert not repeats.matches(whole.replace(b'"hello"', raw))
+
+
+def test_a_run_of_nothing_is_no_fruit_of_what_was_learned():
+    repeats = Repeats(Varying(text_keys=("text",)))
+    for number in range(100):
+        repeats.learn(b'{"n":%d,"text":"a"}' % number, None)
+        assert repeats.run([b'{"other":1}\n'], b"\n") == 0
+    assert not repeats.matches(b'{"n":99,"text":"b"}')  # given up long before

@@ -115,14 +115,13 @@ class Repeats:
             if not (block.startswith(prefix) and block.endswith(tail)):
                 break
             texts.append(block[start:end])
+        if not texts or not all(texts):
+            return 0
         together = _BETWEEN_TEXTS.join(texts)
-        if not all(texts) or together.count(_BETWEEN_TEXTS) != max(len(texts) - 1, 0):
+        if together.count(_BETWEEN_TEXTS) != len(texts) - 1 or not _TEXTS.fullmatch(together):
             return 0
-        if not _TEXTS.fullmatch(together):
-            return 0
-        count = len(texts)
         self._fruitless = 0
-        return count
+        return len(texts)
 
     def forget(self) -> None:
         """Match nothing until a block is learned: another kind of event has come in between."""
