@@ -98,13 +98,7 @@ def ratio_interval(
         b_seed = a_seed  # the same draws on both sides
     numerators = np.fromiter(_resample(a, statistic, resamples, a_seed), dtype=np.float64)
     divisors = np.fromiter(_resample(b, statistic, resamples, b_seed), dtype=np.float64)
-    # Paired blocks may be empty, and so may a whole draw of them.
-    usable = np.isfinite(numerators) & np.isfinite(divisors) & (divisors != 0)
-    if not usable.any():
-        return RatioInterval(value, None, None)
-    tail = (1 - CONFIDENCE) / 2
-    lo, hi = np.quantile(numerators[usable] / divisors[usable], [tail, 1 - tail])
-    return RatioInterval(value, float(lo), float(hi))
+    return _with_interval(value, numerators, divisors)
 
 
 def _filled(a: Sequence[Block], b: Sequence[Block], *, paired: bool) -> int:
@@ -162,7 +156,7 @@ class Resampled(NamedTuple):
 
     def interval(self) -> tuple[float, float] | None:
         """Return the 95 % interval of the statistic, or None where there is none."""
-        return _interval(self.draws)
+        return interval_of(self.draws)
 
     def ratio(self, against: Resampled) -> RatioInterval:
         """Return this statistic over another one, that of independent samples, with its interval."""
@@ -171,9 +165,7 @@ class Resampled(NamedTuple):
         value = self.value / against.value
         if not self.draws.size or not against.draws.size:
             return RatioInterval(value, None, None)
-        usable = against.draws != 0
-        interval = _interval(self.draws[usable] / against.draws[usable])
-        return RatioInterval(value, *(interval or (None, None)))
+        return _with_interval(value, self.draws, against.draws)
 
 
 def resample(
@@ -215,7 +207,14 @@ def _mean(samples: Block) -> float:
     return float(np.mean(samples))
 
 
-def _interval(draws: Block) -> tuple[float, float] | None:
+def _with_interval(value: float, numerators: Block, divisors: Block) -> RatioInterval:
+    usable = divisors != 0
+    interval = interval_of(numerators[usable] / divisors[usable])
+    return RatioInterval(value, *(interval or (None, None)))
+
+
+def interval_of(draws: Block) -> tuple[float, float] | None:
+    """Return the 95 % percentile interval of draws, those without samples left out; None without any."""
     usable = draws[np.isfinite(draws)]
     if not usable.size:
         return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phasemeter.analysis.bootstrap import CONFIDENCE, MIN_BLOCKS
+from phasemeter.analysis.bootstrap import MIN_BLOCKS, interval_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -41,11 +41,7 @@ class Bootstrapped:
     @property
     def ci95(self) -> tuple[float, float] | None:
         """The 95 % interval, None where there is none."""
-        if not self.draws.size:
-            return None
-        tail = (1 - CONFIDENCE) / 2
-        lo, hi = np.quantile(self.draws, [tail, 1 - tail])
-        return float(lo), float(hi)
+        return interval_of(self.draws)
 
     def to_json(self) -> dict[str, object]:
         """Return value and interval."""

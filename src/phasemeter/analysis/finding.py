@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from phasemeter.analysis.ramp_levels import RampLevel, ramp_json
 from phasemeter.analysis.shape import ClassSummary, Percentiles, RequestCounts, Throughput
+
+if TYPE_CHECKING:
+    from phasemeter.analysis.bootstrap import RatioInterval
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,12 @@ class Factor:
     ci95: tuple[float, float] | None
     of: str
     against: str
+
+    @classmethod
+    def from_ratio(cls, name: str, ratio: RatioInterval, of: str, against: str) -> Factor:
+        """Return the factor that a ratio is."""
+        ci95 = None if ratio.lo is None or ratio.hi is None else (ratio.lo, ratio.hi)
+        return cls(name, ratio.value, ci95, of, against)
 
 
 @dataclass(frozen=True, slots=True)

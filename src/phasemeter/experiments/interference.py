@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from phasemeter.analysis.bootstrap import Quantile, RatioInterval
+from phasemeter.analysis.bootstrap import Quantile
 from phasemeter.analysis.finding import Factor, Finding
 from phasemeter.analysis.ramp_levels import by_topology
 from phasemeter.analysis.records import RunRecords
@@ -78,7 +78,7 @@ def _inject_factors(records: InterferenceRecords, arm: str) -> list[Factor]:
     of = records.stretches(Part(arm, "inject", "inject"), BACKGROUND)
     against = records.stretches(Part(arm, "inject", "baseline"), BACKGROUND)
     return [
-        _factor(
+        Factor.from_ratio(
             f"{arm}.inject.background.{one.name}",
             one.ratio(of, against, paired=False),
             f"{one.words} of background streams while prompts are injected ({arm})",
@@ -96,7 +96,7 @@ def _mix_factors(records: InterferenceRecords, arm: str) -> list[Factor]:
         alone = records.stretches(Part(arm, alone_condition, "measure"), class_name)
         together = records.stretches(Part(arm, "together", "measure"), class_name)
         factors += [
-            _factor(
+            Factor.from_ratio(
                 f"{arm}.together.{class_name}.{one.name}",
                 one.ratio(together, alone, paired=True),
                 f"{one.words} of {class_name} requests beside the other class ({arm})",
@@ -123,7 +123,7 @@ def _topology_factors(records: InterferenceRecords, first: str, second: str) -> 
         against = records.stretches(Part(first, condition, phase), *names)
         label = names[0] if len(names) == 1 else "all"
         factors += [
-            _factor(
+            Factor.from_ratio(
                 f"{second}_vs_{first}.{condition}.{label}.{one.name}",
                 one.ratio(of, against, paired=True),
                 f"{one.words} of {label} requests, condition {condition} ({second})",
@@ -132,11 +132,6 @@ def _topology_factors(records: InterferenceRecords, first: str, second: str) -> 
             for one in statistics
         ]
     return factors
-
-
-def _factor(name: str, ratio: RatioInterval, of: str, against: str) -> Factor:
-    interval = None if ratio.lo is None or ratio.hi is None else (ratio.lo, ratio.hi)
-    return Factor(name, ratio.value, interval, of, against)
 
 
 def _background_gap_p99_ms(records: InterferenceRecords, arms: Sequence[str]) -> dict[str, float]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from phasemeter.analysis.bootstrap import RatioInterval, Resampled, resample
+from phasemeter.analysis.bootstrap import Resampled, resample
 from phasemeter.analysis.finding import Arm, Factor
 from phasemeter.analysis.ramp_levels import ALL, Estimate, RampClass, RampLevel, peak_of
 from phasemeter.core.clock import NS_PER_MS, NS_PER_S
@@ -169,7 +169,7 @@ def _over_users(topology: str, levels: dict[int, _Level], peak: RampLevel | None
             factors += _compared(prefix, levels[users], levels[low], f"at {users} users", versus)
     if peak is not None and peak.users not in (low, top):
         factors.append(
-            _factor(
+            Factor.from_ratio(
                 f"{topology}.ramp.u{top}_vs_u{peak.users}.{THROUGHPUT.name}",
                 levels[top].throughput.ratio(levels[peak.users].throughput),
                 f"{THROUGHPUT.words} at {top} users ({topology})",
@@ -198,7 +198,7 @@ def _over_topologies(
 def _compared(prefix: str, of: _Level, against: _Level, where: str, versus: str) -> list[Factor]:
     """Compare two levels, class by class, then all together and by throughput."""
     factors = [
-        _factor(
+        Factor.from_ratio(
             f"{prefix}.{one.name}" if name == ALL else f"{prefix}.{name}.{one.name}",
             drawn[one.name].ratio(against.classes[name][one.name]),
             f"{one.words} of {name} requests {where}",
@@ -210,9 +210,4 @@ def _compared(prefix: str, of: _Level, against: _Level, where: str, versus: str)
     ]
     ratio = of.throughput.ratio(against.throughput)
     words = f"{THROUGHPUT.words} {where}"
-    return [*factors, _factor(f"{prefix}.{THROUGHPUT.name}", ratio, words, versus)]
-
-
-def _factor(name: str, ratio: RatioInterval, of: str, against: str) -> Factor:
-    interval = None if ratio.lo is None or ratio.hi is None else (ratio.lo, ratio.hi)
-    return Factor(name, ratio.value, interval, of, against)
+    return [*factors, Factor.from_ratio(f"{prefix}.{THROUGHPUT.name}", ratio, words, versus)]
