@@ -85,6 +85,7 @@ def test_the_page_is_complete(which, request, tmp_path):
 
 def test_the_summary_and_the_exit_status_follow(report, interrupted):
     """3 where nothing could be predicted."""
+    assert write_report(report) == []
     document = json.loads((report.run.path / "summary.json").read_text())
     assert document["plan"]["predicted"].keys() == {"1P1D", "2 mixed"}
     assert exit_status(report) == 0
