@@ -1,7 +1,7 @@
 """Chunks and token budgets, by hand and against engines whose scheduler is known."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from phasemeter.analysis.chunks import ChunkCount, TokenBudget, count_chunks, token_budget
@@ -70,6 +70,8 @@ def test_two_prompts_are_too_few():
     lengths=st.lists(st.integers(200, 4_000), min_size=4, max_size=8),
     sent_share=st.floats(0.01, 0.99),
 )
+@example(seed=0, streams=12, budget=64, lengths=[200] * 4, sent_share=0.5)
+@example(seed=2447, streams=11, budget=64, lengths=[200] * 4, sent_share=0.5)
 def test_chunks_are_counted_exactly_and_the_budget_lies_within(
     seed, streams, budget, lengths, sent_share
 ):

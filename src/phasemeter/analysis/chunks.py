@@ -32,7 +32,7 @@ MOST_BESIDE = 0.1
 """Other prompts at the same time may have this share of a prompt's tokens; with more it is left out."""
 
 LONGER = 1.5
-"""A step this many times as long as those without prompts holds part of one."""
+"""Some step of a prompt is this many times as long as those without prompts, or its chunks are not told."""
 
 FEWEST_OBSERVATIONS = 3
 LEAST_AGREEING_SHARE = 0.5
@@ -250,12 +250,14 @@ def _longer_at_the_end(durations_ns: Sequence[int], usual_ns: float) -> int | No
     """
     *before, last = durations_ns
     longer = [one for one in before if one > LONGER * usual_ns]
+    if not longer and last > LONGER * usual_ns:
+        longer = [last]
     if not longer:
-        return 1 if last > LONGER * usual_ns or not before else None
+        return None if before else 1
     chunks: list[int] = []
     for one in reversed(before):
         usual_chunk_ns = min(median(longer), median(chunks[-3:] or longer))
-        if one <= LONGER * usual_ns or one < (usual_ns + usual_chunk_ns) / 2:
+        if one < (usual_ns + usual_chunk_ns) / 2:
             break
         chunks.append(one)
     return len(chunks) + 1
