@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from phasemeter.core.errors import UsageError
@@ -114,32 +114,30 @@ def refuse_too_long(
     for one in classes:
         target.route(one.name, 0)
     asker = _Asker(headers, target)
-    for endpoint in target.endpoints + target.decode_endpoints:
-        _, answer = asker.get(endpoint, "/models")
-        for model in _listed(answer):
-            limit = model.get("max_model_len")
-            if model.get("id") != target.style.model or not isinstance(limit, int):
-                continue
-            for one in classes:
-                tokens = one.prompt_tokens + one.output_tokens
-                if tokens > limit:
-                    msg = (
-                        f"{one.name}: a prompt of {one.prompt_tokens} and an output of "
-                        f"{one.output_tokens} tokens; {endpoint.base_url} takes {limit} in all"
-                    )
-                    raise UsageError(msg)
+    for endpoint, limit in _longest_sequences(target, asker):
+        for one in classes:
+            tokens = one.prompt_tokens + one.output_tokens
+            if tokens > limit:
+                msg = (
+                    f"{one.name}: a prompt of {one.prompt_tokens} and an output of "
+                    f"{one.output_tokens} tokens; {endpoint.base_url} takes {limit} in all"
+                )
+                raise UsageError(msg)
 
 
 def longest_sequence(target: Target, *, headers: Mapping[str, str]) -> int | None:
     """Return the longest sequence that all endpoints take, as far as they say; None where none does."""
-    asker = _Asker(headers, target)
-    limits = [
-        model.get("max_model_len")
-        for endpoint in target.endpoints
-        for model in _listed(asker.get(endpoint, "/models")[1])
-        if model.get("id") == target.style.model
-    ]
-    return min((one for one in limits if isinstance(one, int)), default=None)
+    limits = _longest_sequences(target, _Asker(headers, target))
+    return min((limit for _, limit in limits), default=None)
+
+
+def _longest_sequences(target: Target, asker: _Asker) -> Iterator[tuple[Endpoint, int]]:
+    """Yield the longest sequence of each endpoint that tells one for the model."""
+    for endpoint in target.endpoints + target.decode_endpoints:
+        for model in _listed(asker.get(endpoint, "/models")[1]):
+            limit = model.get("max_model_len")
+            if model.get("id") == target.style.model and isinstance(limit, int):
+                yield endpoint, limit
 
 
 def warm_up(target: Target, *, headers: Mapping[str, str], prompt_tokens: int = 256) -> None:
