@@ -17,11 +17,10 @@ from phasemeter.experiments.calibrate_plan import (
 )
 from phasemeter.load import run_folder
 from phasemeter.load.job import Progress
-from phasemeter.load.launch import run_plan
 from phasemeter.load.round_trip import RoundTrip
-from phasemeter.load.server_metrics import instances_of
+from phasemeter.load.run import about_target, run_measured
 from phasemeter.load.target import Target
-from phasemeter.telemetry.watch import Condition, watching
+from phasemeter.telemetry.watch import Condition
 
 OnProgress = Callable[[float, str, Progress], None]
 
@@ -62,12 +61,7 @@ def carry_out_calibration(
         {
             "seed": settings.seed,
             "plan": asdict(settings),
-            "target": {
-                **target.as_document(),
-                "urls": [one.base_url for one in target.endpoints],
-                "model": target.style.model,
-                "gpus": {"calibrate": target.gpus},
-            },
+            "target": about_target(target, "calibrate"),
             "network": asdict(network),
         },
     )
@@ -115,25 +109,13 @@ def _run(
     timeout_s: float,
     on_progress: Callable[[float, Progress], None],
 ) -> None:
-    about = Condition("calibrate", stage.condition, number + 1)
-    with watching(folder, instances_of(target, headers), about):
-        start_ns, end_ns = run_plan(
-            folder,
-            stage.plan,
-            target,
-            first_writer=number,
-            timeout_s=timeout_s,
-            headers=headers,
-            on_progress=on_progress,
-        )
-    run_folder.append_mark(
+    run_measured(
         folder,
-        {
-            "arm": "calibrate",
-            "condition": stage.condition,
-            "repeat": number + 1,
-            "phase": "measure",
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-        },
+        stage.plan,
+        target,
+        Condition("calibrate", stage.condition, number + 1),
+        first_writer=number,
+        timeout_s=timeout_s,
+        headers=headers,
+        on_progress=on_progress,
     )

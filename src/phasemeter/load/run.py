@@ -52,22 +52,48 @@ def run_load(
         {
             "seed": plan.seed,
             "plan": plan.as_document(),
-            "target": {
-                **target.as_document(),
-                "urls": [one.base_url for one in target.endpoints + target.decode_endpoints],
-                "model": target.style.model,
-                "gpus": {"load": target.gpus},
-            },
+            "target": about_target(target, "load"),
             "workers": workers,
             "pinned_cpus": list(cpus),
             **(about or {}),
         },
     )
-    with watching(folder, instances_of(target, headers), Condition("load", "load")):
+    run_measured(
+        folder,
+        plan,
+        target,
+        Condition("load", "load"),
+        workers=workers,
+        timeout_s=timeout_s,
+        cpus=cpus,
+        headers=headers,
+        on_progress=on_progress,
+    )
+
+
+def run_measured(
+    folder: Path,
+    plan: Plan,
+    target: Target,
+    condition: Condition,
+    *,
+    first_writer: int = 0,
+    workers: int = 1,
+    timeout_s: float,
+    cpus: Sequence[int] = (),
+    headers: Mapping[str, str],
+    on_progress: Callable[[float, Progress], None],
+) -> None:
+    """Carry out a plan that is measured as a whole, the servers' metrics beside it, and mark it.
+
+    Args and errors are those of `run_plan`; `condition` is what its mark and the metrics' samples say.
+    """
+    with watching(folder, instances_of(target, headers), condition):
         start_ns, end_ns = run_plan(
             folder,
             plan,
             target,
+            first_writer=first_writer,
             workers=workers,
             timeout_s=timeout_s,
             cpus=cpus,
@@ -77,11 +103,21 @@ def run_load(
     run_folder.append_mark(
         folder,
         {
-            "arm": "load",
-            "condition": "load",
-            "repeat": 1,
+            "arm": condition.arm,
+            "condition": condition.condition,
+            "repeat": condition.repeat,
             "phase": "measure",
             "start_ns": start_ns,
             "end_ns": end_ns,
         },
     )
+
+
+def about_target(target: Target, arm: str) -> dict[str, object]:
+    """Return what a manifest tells of the only target of a run."""
+    return {
+        **target.as_document(),
+        "urls": [one.base_url for one in target.endpoints + target.decode_endpoints],
+        "model": target.style.model,
+        "gpus": {arm: target.gpus},
+    }
