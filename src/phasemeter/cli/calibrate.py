@@ -16,6 +16,7 @@ from phasemeter.cli.options import (
     STAMPS_OPTION,
     TIMEOUT_OPTION,
     read_headers,
+    reported_if_cut_off,
     show_report,
     whole_numbers,
 )
@@ -99,7 +100,6 @@ def command(
     )
     from phasemeter.load import run_folder
     from phasemeter.load.connecting import Connecting
-    from phasemeter.load.launch import WorkerFailedError
     from phasemeter.load.preflight import find_target, longest_sequence, refuse_too_long, warm_up
     from phasemeter.load.round_trip import measure_round_trip
 
@@ -130,19 +130,15 @@ def command(
     folder = run_folder.create(output, "calibrate")
     network = measure_round_trip(target, headers=extra)
     warm_up(target, headers=extra, prompt_tokens=min(settings.prompt_tokens))
-    try:
-        with run_progress() as progress:
-            carry_out_calibration(
-                folder,
-                settings,
-                target,
-                network,
-                max_model_len=limit,
-                headers=extra,
-                timeout_s=timeout,
-                on_progress=progress.show,
-            )
-    except (KeyboardInterrupt, WorkerFailedError):
-        show_report(folder, as_json=as_json)  # what was measured until then
-        raise
+    with reported_if_cut_off(folder, as_json=as_json), run_progress() as progress:
+        carry_out_calibration(
+            folder,
+            settings,
+            target,
+            network,
+            max_model_len=limit,
+            headers=extra,
+            timeout_s=timeout,
+            on_progress=progress.show,
+        )
     return show_report(folder, as_json=as_json)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from phasemeter.cli.options import show_report
+from phasemeter.cli.options import reported_if_cut_off, show_report
 from phasemeter.cli.progress import RunProgress, run_progress
 from phasemeter.core.errors import UsageError
 from phasemeter.experiments.arm_run import ArmRun
@@ -17,7 +17,6 @@ from phasemeter.experiments.interference_plan import arm_runs
 from phasemeter.experiments.interference_settings import InterferenceSettings
 from phasemeter.load import run_folder
 from phasemeter.load.job import Progress
-from phasemeter.load.launch import WorkerFailedError
 from phasemeter.load.preflight import refuse_too_long
 from phasemeter.load.target import Target
 
@@ -104,21 +103,17 @@ def measure(
         KeyboardInterrupt, WorkerFailedError: After a report on what was measured so far.
     """
     runs = arm_runs(settings, list(targets))
-    try:
-        with run_progress() as progress:
-            carry_out(
-                folder,
-                settings,
-                targets,
-                runs,
-                headers=headers,
-                timeout_s=timeout_s,
-                on_progress=_Follower(progress, runs).show,
-                per_gpu=per_gpu,
-            )
-    except (KeyboardInterrupt, WorkerFailedError):
-        show_report(folder, as_json=as_json)
-        raise
+    with reported_if_cut_off(folder, as_json=as_json), run_progress() as progress:
+        carry_out(
+            folder,
+            settings,
+            targets,
+            runs,
+            headers=headers,
+            timeout_s=timeout_s,
+            on_progress=_Follower(progress, runs).show,
+            per_gpu=per_gpu,
+        )
 
 
 class _Follower:

@@ -19,6 +19,7 @@ from phasemeter.cli.options import (
     STAMPS_OPTION,
     TIMEOUT_OPTION,
     read_headers,
+    reported_if_cut_off,
     show_report,
 )
 from phasemeter.cli.topologies import (
@@ -216,7 +217,7 @@ def command(
     from phasemeter.cli.progress import run_progress
     from phasemeter.load import run_folder
     from phasemeter.load.connecting import Connecting
-    from phasemeter.load.launch import WorkerFailedError, cpus_for
+    from phasemeter.load.launch import cpus_for
     from phasemeter.load.preflight import refuse_too_long
     from phasemeter.load.run import run_load
 
@@ -236,22 +237,18 @@ def command(
     )
     refuse_too_long(target, plan.classes(), headers=extra)
     folder = run_folder.create(output, "load")
-    try:
-        with run_progress() as progress:
-            run_load(
-                folder,
-                plan,
-                target,
-                workers=workers,
-                timeout_s=timeout,
-                cpus=cpus,
-                headers=extra,
-                on_progress=lambda elapsed_s, sums: progress.show(
-                    load.share_done(elapsed_s, sums.ok + sums.failed), "load", sums
-                ),
-                about=about,
-            )
-    except (KeyboardInterrupt, WorkerFailedError):
-        show_report(folder, as_json=as_json)  # what was measured until then
-        raise
+    with reported_if_cut_off(folder, as_json=as_json), run_progress() as progress:
+        run_load(
+            folder,
+            plan,
+            target,
+            workers=workers,
+            timeout_s=timeout,
+            cpus=cpus,
+            headers=extra,
+            on_progress=lambda elapsed_s, sums: progress.show(
+                load.share_done(elapsed_s, sums.ok + sums.failed), "load", sums
+            ),
+            about=about,
+        )
     return show_report(folder, as_json=as_json)

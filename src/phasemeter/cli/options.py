@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,6 +145,30 @@ def show_report(folder: Path, *, as_json: bool) -> int:
         click.echo(f"run   {folder}")
         click.echo(f"page  {html}")
     return exit_status(report)
+
+
+@contextmanager
+def reported_if_cut_off(
+    folder: Path, *, as_json: bool, also: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Show the report of what was measured until then if the block is interrupted or a worker fails.
+
+    Args:
+        folder: The run folder.
+        as_json: Print JSON instead of tables.
+        also: Other errors after which there is something to report.
+
+    Raises:
+        KeyboardInterrupt, WorkerFailedError: And those of `also`, after the report.
+    """
+    from phasemeter.load.launch import WorkerFailedError
+
+    ends: tuple[type[BaseException], ...] = (KeyboardInterrupt, WorkerFailedError, *also)
+    try:
+        yield
+    except ends:
+        show_report(folder, as_json=as_json)
+        raise
 
 
 def exit_status(report: Report) -> int:

@@ -18,6 +18,7 @@ from phasemeter.cli.options import (
     OUTPUT_OPTION,
     TIMEOUT_OPTION,
     read_headers,
+    reported_if_cut_off,
     show_report,
 )
 from phasemeter.cli.topologies import (
@@ -272,23 +273,19 @@ def _measure(
     """
     from phasemeter.cli.progress import run_progress
     from phasemeter.experiments.run_planner import NothingMeasuredError, run_planner
-    from phasemeter.load.launch import WorkerFailedError
 
-    try:
-        with run_progress() as progress:
-            run_planner(
-                folder,
-                planned,
-                targets,
-                headers=headers,
-                timeout_s=timeout_s,
-                on_progress=lambda run, elapsed_s, sums: progress.show(
-                    # How many runs there will be is found on the way: the bar is that of the run.
-                    elapsed_s / run.plan.duration_s,
-                    f"{run.arm} {run.condition} {run.phases[1].name}",
-                    sums,
-                ),
-            )
-    except (KeyboardInterrupt, WorkerFailedError, NothingMeasuredError):
-        show_report(folder, as_json=as_json)
-        raise
+    cut_off = reported_if_cut_off(folder, as_json=as_json, also=(NothingMeasuredError,))
+    with cut_off, run_progress() as progress:
+        run_planner(
+            folder,
+            planned,
+            targets,
+            headers=headers,
+            timeout_s=timeout_s,
+            on_progress=lambda run, elapsed_s, sums: progress.show(
+                # How many runs there will be is found on the way: the bar is that of the run.
+                elapsed_s / run.plan.duration_s,
+                f"{run.arm} {run.condition} {run.phases[1].name}",
+                sums,
+            ),
+        )
