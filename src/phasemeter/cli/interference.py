@@ -16,6 +16,7 @@ from phasemeter.cli.options import (
     MOST_PER_S,
     OUTPUT_OPTION,
     TIMEOUT_OPTION,
+    listed_numbers,
     read_headers,
 )
 from phasemeter.cli.topologies import Topologies, find_targets, topology_options
@@ -192,11 +193,8 @@ def _conditions(text: str) -> tuple[Condition, ...]:
 def _numbers(option: str, text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
-    try:
-        numbers = tuple(int(item) for item in text.split(","))
-    except ValueError:
-        numbers = ()
-    if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
+    numbers = listed_numbers(text)
+    if not numbers or len(set(numbers)) < len(numbers):
         example = _EXAMPLES[option]
         msg = f"{option}: {text!r} is no list of different numbers from 1; accepted: {example}"
         raise UsageError(msg)
@@ -205,11 +203,8 @@ def _numbers(option: str, text: str | None) -> tuple[int, ...] | None:
 
 def _levels(text: str) -> tuple[int, ...]:
     """Return numbers of users, the fewest first."""
-    try:
-        levels = {int(item) for item in text.split(",")}
-    except ValueError:
-        levels = set()
-    if not levels or min(levels) < 1 or max(levels) > _MOST_USERS:
+    levels = set(listed_numbers(text))
+    if not levels or max(levels) > _MOST_USERS:
         msg = (
             f"--ramp-users: {text!r} is no list of numbers of users; accepted: 1,2,4,8,16,32, "
             f"each up to {_MOST_USERS:,}"

@@ -83,14 +83,20 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
     Raises:
         UsageError: If the text is no such list.
     """
-    try:
-        numbers = sorted({int(item) for item in text.split(",")})
-    except ValueError:
-        numbers = []
-    if not numbers or numbers[0] < 1:
+    numbers = listed_numbers(text)
+    if not numbers:
         msg = f"{option}: {text!r} is no list of whole numbers from 1; accepted: 1,2,4"
         raise UsageError(msg)
-    return tuple(numbers)
+    return tuple(sorted(set(numbers)))
+
+
+def listed_numbers(text: str) -> tuple[int, ...]:
+    """Return the whole numbers from 1 of a list such as `1,2,4`; empty where the text is no such list."""
+    try:
+        numbers = tuple(int(item) for item in text.split(","))
+    except ValueError:
+        return ()
+    return numbers if min(numbers) >= 1 else ()
 
 
 def read_headers(headers: Iterable[str], api_key_env: str | None) -> dict[str, str]:
