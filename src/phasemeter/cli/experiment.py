@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -41,20 +42,37 @@ def run_on_lab(
     Returns:
         The exit status.
     """
+    folder = run_folder.create(output, "interference")
+    with lab_targets(
+        folder, lambda targets: refuse_too_long_prompts(settings, targets, {}), policy
+    ) as targets:
+        measure(settings, targets, folder, {}, timeout_s=timeout_s, as_json=as_json)
+    return show_report(folder, as_json=as_json)
+
+
+@contextmanager
+def lab_targets(
+    folder: Path, refuse: Callable[[Mapping[str, Target]], None], policy: str = "mixed"
+) -> Iterator[dict[str, Target]]:
+    """Run lab engines that write their truth into a run folder, and give their topologies.
+
+    Args:
+        folder: The run folder; removed where the topologies are refused.
+        refuse: Raises UsageError if the topologies do not do.
+        policy: Policy of the mixed engines.
+    """
     from phasemeter.experiments.lab_topologies import lab_topologies
     from phasemeter.lab.config import POLICIES
 
-    folder = run_folder.create(output, "interference")
     chosen = next(one for one in POLICIES if one == policy)
     click.echo("starting four lab engines on two cores ...", err=True)
     with lab_topologies(policy=chosen, truth_folder=folder) as targets:
         try:
-            refuse_too_long_prompts(settings, targets, {})
+            refuse(targets)
         except UsageError:
             shutil.rmtree(folder)  # nothing was measured into it
             raise
-        measure(settings, targets, folder, {}, timeout_s=timeout_s, as_json=as_json)
-    return show_report(folder, as_json=as_json)
+        yield targets
 
 
 def refuse_too_long_prompts(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -166,21 +165,17 @@ def _plan_on_lab(
     settings: PlannerSettings, output: Path | None, *, timeout_s: float, as_json: bool
 ) -> int:
     from phasemeter.analysis.pd_ratio import Shape
-    from phasemeter.experiments.lab_topologies import lab_topologies
+    from phasemeter.cli.experiment import lab_targets
     from phasemeter.experiments.phase_isolated import ISOLATED
     from phasemeter.load import run_folder
 
     folder = run_folder.create(output, "plan")
-    click.echo("starting four lab engines on two cores ...", err=True)
-    with lab_topologies(truth_folder=folder) as topologies:
+    with lab_targets(
+        folder, lambda topologies: _refuse_too_long(settings, topologies, {})
+    ) as topologies:
         targets = {ISOLATED: _alone(topologies["mixed"], 1)}
         targets |= {arm: topologies[arm] for arm in ("mixed", "separated")}
         shapes = {"mixed": Shape("mixed", 2, 2), "separated": Shape("separated", 1, 1)}
-        try:
-            _refuse_too_long(settings, targets, {})
-        except UsageError:
-            shutil.rmtree(folder)  # nothing was measured into it
-            raise
         planned = _planned(settings, targets, shapes)
         _measure(folder, planned, targets, {}, timeout_s=timeout_s, as_json=as_json)
     return show_report(folder, as_json=as_json)
