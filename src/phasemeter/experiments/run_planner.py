@@ -23,7 +23,7 @@ from phasemeter.experiments.planner import PlannedFor, PlannerRecords
 from phasemeter.load import run_folder
 from phasemeter.load.target import Target
 
-NewRun = Callable[[int, int], ArmRun]
+NewRun = Callable[[PlannerRecords, int, int], ArmRun]
 
 
 class NothingMeasuredError(PhasemeterError):
@@ -90,13 +90,13 @@ class _Runner:
         settings = self._settings
         found: list[tuple[NewRun, int]] = []
 
-        def prefill(users: int, repeat: int) -> ArmRun:
-            return prefill_run(settings, users, repeat, self._records().pace())
+        def prefill(records: PlannerRecords, users: int, repeat: int) -> ArmRun:
+            return prefill_run(settings, users, repeat, records.pace())
 
         found.append((prefill, self._search(ISOLATED, "prefill", prefill, patience=2)))
 
-        def decode(streams: int, repeat: int) -> ArmRun:
-            pace = self._records().pace()
+        def decode(records: PlannerRecords, streams: int, repeat: int) -> ArmRun:
+            pace = records.pace()
             assert pace is not None  # the search for prefill came first
             return decode_run(settings, streams, repeat, pace)
 
@@ -107,16 +107,24 @@ class _Runner:
         for arm, shape in self._planned.shapes.items():
             expected = predict(capacity, shape or Shape("mixed", 1, 1)).requests_per_s.value
 
-            def mix(users: int, repeat: int, arm: str = arm, expected: float = expected) -> ArmRun:
+            def mix(
+                records: PlannerRecords,
+                users: int,
+                repeat: int,
+                arm: str = arm,
+                expected: float = expected,
+            ) -> ArmRun:
+                del records  # sized by what is predicted
                 return mix_run(settings, arm, users, repeat, expected)
 
             # Half of what could decode at a time: the search doubles from there.
             decoders = 1 if shape is None else shape.decode
             first = max(streams * decoders // 2, 1)
             found.append((mix, self._search(arm, "mix", mix, first=first)))
+        searched = self._records()  # runs are sized by the searches, which are over
         for repeat in range(1, settings.repeats + 1):
             for new_run, users in found if repeat % 2 else reversed(found):
-                self._carry_out(new_run(users, repeat))
+                self._carry_out(new_run(searched, users, repeat))
 
     def _search(
         self,
@@ -130,11 +138,12 @@ class _Runner:
         """Return the number of users at which most was done."""
         most = self._settings.most_users
         while True:
-            levels = self._records().levels(arm, condition)
+            records = self._records()
+            levels = records.levels(arm, condition)
             users = next_users(levels, first=first, most=most, patience=patience)
             if users is None:
                 break
-            self._carry_out(new_run(users, 0))
+            self._carry_out(new_run(records, users, 0))
         best = best_level(levels)
         if best is None:
             msg = f"nothing was measured of {arm} {condition}: no request ended ok in the search"
