@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -16,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from benchmarks.gpu.backends import Server
+from benchmarks.server_process import server_processes
 from phasemeter.core.clock import NS_PER_S, now_ns
 
 _STOP_S = 10
@@ -50,37 +48,17 @@ def serving(servers: Sequence[Server], folder: Path, *, end_ns: int) -> Iterator
     Raises:
         NotReadyError: If one does not.
     """
-    # Should this process be killed, so are the servers, where the system offers that.
-    guard = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
-    running: list[tuple[Server, subprocess.Popen[bytes], Path]] = []
-    try:
+    with server_processes(stop_s=_STOP_S) as processes:
+        running = []
         for server in servers:
             log = folder / f"{server.name}.log"
-            with log.open("wb") as out:
-                process = subprocess.Popen(
-                    [*guard, *server.command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, **server.variables},
-                    cwd=folder,
-                    start_new_session=True,
-                )
+            process = processes.start(
+                server.command, log, variables=server.variables, folder=folder
+            )
             running.append((server, process, log))
         for server, process, log in running:
             _await(server, process, log, end_ns)
         yield
-    finally:
-        for _, process, _ in running:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-        stop_by_ns = now_ns() + _STOP_S * NS_PER_S
-        for _, process, _ in running:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(max((stop_by_ns - now_ns()) / NS_PER_S, 0.1))
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(_STOP_S)
 
 
 def _await(server: Server, process: subprocess.Popen[bytes], log: Path, end_ns: int) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
 import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from benchmarks.server_process import server_processes
 
 _STOP_S = 20
 
@@ -75,31 +74,15 @@ def serving_together(
     Raises:
         RuntimeError: If one ends by itself or is not ready in time; with the end of its log.
     """
-    with ExitStack() as running:
-        processes = [running.enter_context(_started(server)) for server in servers]
+    with server_processes(stop_s=_STOP_S) as running:
+        processes = [
+            running.start([*map(str, one.command)], one.log, variables=one.variables)
+            for one in servers
+        ]
         deadline = time.monotonic() + timeout_s
         for process, server in zip(processes, servers, strict=True):
             _wait(process, server.ready_url, server.log, deadline)
         yield processes
-
-
-@contextmanager
-def _started(server: Server) -> Iterator[subprocess.Popen[bytes]]:
-    # Should this process be killed, so is the server, where the system offers that.
-    guard = ["setpriv", "--pdeathsig", "TERM"] if shutil.which("setpriv") else []
-    with server.log.open("wb") as out:
-        process = subprocess.Popen(
-            [*guard, *map(str, server.command)],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **server.variables},
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        _stop(process)
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path, deadline: float) -> None:
@@ -114,14 +97,3 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: Path, deadline: float
     last = "\n".join(log.read_text(errors="replace").splitlines()[-25:])
     msg = f"{Path(str(process.args[-1])).name}: {state}\n{last}"  # type: ignore[index]
     raise RuntimeError(msg)
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the server and what it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_STOP_S)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(_STOP_S)
