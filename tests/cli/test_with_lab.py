@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -201,6 +203,73 @@ def test_a_ramp_measures_every_level_on_both_topologies(tmp_path):
         assert gap["value"] > 1
     assert "separated_vs_mixed.ramp.u4.throughput" in document["factors"]
     assert {arm["condition"] for arm in document["arms"].values()} == {"ramp_u1", "ramp_u4"}
+
+
+def decode_only_step_ms(run_folder, server, streams):
+    """Mean time from one step to the next, over the measured stretch, where both decoded so many
+    streams and nothing else: what the engine says of itself."""
+    marks = [json.loads(line) for line in (run_folder / "marks.jsonl").read_text().splitlines()]
+    (mark,) = [
+        one for one in marks if (one["condition"], one["phase"]) == (f"decode@{streams}", "measure")
+    ]
+    with urllib.request.urlopen(f"{server.url}/steps", timeout=30) as answer:
+        steps = [json.loads(line) for line in answer.read().splitlines()]
+    lengths_ns = [
+        later["end_ns"] - step["end_ns"]
+        for step, later in pairwise(steps)
+        if mark["start_ns"] <= step["end_ns"]
+        and later["end_ns"] < mark["end_ns"]
+        and all(
+            (one["prefill_tokens"], one["decode_tokens"]) == (0, streams) for one in (step, later)
+        )
+    ]
+    assert len(lengths_ns) > 20
+    return np.mean(lengths_ns) / 1e6
+
+
+def test_one_instance_is_planned_for(engine, tmp_path):
+    server, _ = engine
+    run_folder = tmp_path / "run"
+
+    status, out, err = run(
+        *("plan", server.url, "--mix", MIX, "--gpus", 4, "--most-users", 8, "--repeats", 1),
+        *("--search-time", "1s", "--measure-time", "4s", "-o", run_folder, "--json"),
+    )
+
+    assert status == 0, err
+    document = json.loads(out)
+    plan = document["plan"]
+    assert set(plan["predicted"]) == {"1P3D", "2P2D", "3P1D", "4 mixed"}
+    prefill, decode = (plan["isolated"][name] for name in ("prefill", "decode"))
+    for split in ("1P3D", "2P2D", "3P1D"):
+        told = plan["predicted"][split]
+        sides = (
+            told["prefill_instances"] * prefill["requests_per_s"]["value"],
+            told["decode_instances"] * decode["requests_per_s"]["value"],
+        )
+        assert told["requests_per_s"]["value"] == pytest.approx(min(sides))
+    # The mean context of the mix: 24 + 24 tokens count 75 * 48, 256 + 12 count 25 * 24.
+    assert decode["context_tokens"] == pytest.approx((36 * 48 + 6 * 268) / 42, abs=2)
+    assert document["requests"]["ok"] == document["requests"]["issued"]
+    # The decode rate is that of steps without a prompt, so it is no less than what the engine's own
+    # decode-only steps gave: compared with what it says of each of them.
+    true_step_ms = decode_only_step_ms(run_folder, server, decode["users"])
+    assert decode["step_ms"] == pytest.approx(true_step_ms, rel=0.1)
+
+
+def test_an_interrupted_planner_tells_what_is_missing(engine, tmp_path):
+    server, _ = engine
+    process = start("plan", server.url, "--mix", MIX, "-o", tmp_path / "run")
+    wait_for_records(tmp_path / "run", 5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert err.strip().splitlines()[-1] == "phasemeter: interrupted"
+    assert "Nothing can be predicted" in out
+    status, again, _ = run("report", tmp_path / "run", "--json")
+    assert status == 3
+    assert json.loads(again)["plan"]["predicted"] == {}
 
 
 def test_the_example_application_prints_its_phases(engine):
