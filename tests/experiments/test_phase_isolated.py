@@ -120,9 +120,9 @@ def test_the_measured_time_is_whole_turns_between_a_warm_up_and_a_cool_down():
     run = mix_run(SETTINGS, "mixed", 600, 1, 10.0)
 
     lengths = [phase.end_s - phase.start_s for phase in run.phases]
-    assert lengths == pytest.approx([2 + 60, 180, 60])
+    assert lengths == pytest.approx([2 + 60, 240, 60])
     (flow,) = run.plan.flows
-    assert flow.stop_s == run.plan.duration_s == pytest.approx(302)
+    assert flow.stop_s == run.plan.duration_s == pytest.approx(362)
     assert flow.tags == {"arm": "mixed", "condition": "mix@600", "repeat": "1"}
     searched = mix_run(SETTINGS, "mixed", 1, 0, 10.0).phases[1]
     assert searched.name == "search"

@@ -66,7 +66,7 @@ LAB_SETTINGS = PlannerSettings(
     mix=(RequestClass("short", 32, 32, 0.7), RequestClass("long", 512, 16, 0.3)),
     most_users=48,
     warm_up_s=0.5,
-    search_s=2.0,
+    search_s=1.5,
     measure_s=6.0,
     drain_s=15.0,
 )
@@ -174,7 +174,7 @@ class _Spans:
     @classmethod
     def of_turn(cls, turn_s: float) -> _Spans:
         """Return them for users whose request takes so long: users / rate, by Little's law."""
-        return cls(turn_s, 3 * turn_s, turn_s)
+        return cls(turn_s, 4 * turn_s, turn_s)
 
 
 def _run(

@@ -299,8 +299,8 @@ def _search_warnings(records: PlannerRecords, planned: PlannedFor) -> Iterator[s
         levels = records.levels(arm, condition)
         if still_rising(levels, most):
             yield (
-                f"{words}: {most} users brought {GAIN - 1:.0%} or more over half as many, and more "
-                "were not tried: the rate is a lower bound. --most-users allows more."
+                f"{words}: {most} users brought {GAIN - 1:.0%} or more over fewer, and more were not "
+                "tried: the rate is a lower bound. --most-users allows more."
             )
         short = [level for level in levels if level.rate is None and level.together]
         if condition == "decode" and short:
