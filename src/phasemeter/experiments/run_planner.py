@@ -120,7 +120,7 @@ class _Runner:
             # Half of what could decode at a time: the search doubles from there.
             decoders = 1 if shape is None else shape.decode
             first = max(streams * decoders // 2, 1)
-            found.append((mix, self._search(arm, "mix", mix, first=first)))
+            found.append((mix, self._search(arm, "mix", mix, first=first, patience=2)))
         searched = self._records()  # runs are sized by the searches, which are over
         for repeat in range(1, settings.repeats + 1):
             for new_run, users in found if repeat % 2 else reversed(found):
