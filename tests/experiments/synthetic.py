@@ -14,19 +14,29 @@ GAP_MS = 10.0
 
 
 def background(
-    arm: str, repeat: int, start_ms: float, *, stall_every_ms: float | None, stall_ms: float
+    arm: str,
+    repeat: int,
+    start_ms: float,
+    *,
+    stall_every_ms: float | None,
+    stall_ms: float,
+    slow_after: int = 0,
 ) -> list[Timeline]:
-    """Four streams over two phases: baseline, then inject with a stall at each injection."""
+    """Four streams over two phases: baseline, then inject with a stall at each injection.
+
+    After a stall come `slow_after` gaps of four times the usual length.
+    """
     timelines = []
     for stream in range(4):
-        t_ms, gaps_ms = start_ms, []
+        t_ms, gaps_ms, slow = start_ms, [], 0
         inject_ms = start_ms + PHASE_MS
         next_stall_ms = inject_ms + 200 if stall_every_ms else float("inf")
         while t_ms < start_ms + 2 * PHASE_MS:
             # 1 us a stream apart, so that a percentile is no tie over all gaps
-            gap_ms = GAP_MS + stream * 0.001
+            gap_ms = (GAP_MS + stream * 0.001) * (4 if slow > 0 else 1)
+            slow -= 1
             if t_ms >= next_stall_ms:
-                gap_ms = stall_ms
+                gap_ms, slow = stall_ms, slow_after
                 next_stall_ms += stall_every_ms or 0
             gaps_ms.append(gap_ms)
             t_ms += gap_ms
@@ -59,6 +69,19 @@ def injected(
     ]
 
 
+def prompts_alone(arm: str, repeat: int, start_ms: float, ttft_ms: float) -> list[Timeline]:
+    return [
+        make_timeline(
+            f"{arm}{repeat}-a{k}",
+            start_ms=start_ms + k * 500,
+            first_ms=start_ms + k * 500 + ttft_ms,
+            gaps_ms=(GAP_MS,) * 3,
+            tags=tags(arm, "prompts_alone", repeat, "injected") | {"prompt_tokens": "512"},
+        )
+        for k in range(3)
+    ]
+
+
 def mix(
     arm: str, condition: str, repeat: int, start_ms: float, name: str, ttft_ms: float
 ) -> list[Timeline]:
@@ -86,6 +109,8 @@ def make_run(
     short_ttft_ms: dict[str, float] | None = None,
     overlapping: bool = True,
     gpus: dict[str, int] | None = None,
+    slow_after: int = 0,
+    alone_ttft_ms: float | None = None,
 ) -> RunRecords:
     """A whole run of two repeats on `mixed` and `separated`, or on more topologies.
 
@@ -96,6 +121,8 @@ def make_run(
         short_ttft_ms: TTFT of short requests in the mix, by arm.
         overlapping: Injected prompts come while the background runs; else long after it.
         gpus: GPU counts of the manifest.
+        slow_after: Slow gaps after each stall.
+        alone_ttft_ms: TTFT of injected prompts that were sent alone, None where none were.
     """
     stall_ms = stall_ms or {"mixed": 100.0, "separated": 10.0}
     short_ttft_ms = short_ttft_ms or {"mixed": 50.0, "separated": 150.0}
@@ -105,7 +132,12 @@ def make_run(
     for repeat in (1, 2):
         for arm in arms:
             timelines += background(
-                arm, repeat, start_ms, stall_every_ms=stall_every_ms, stall_ms=stall_ms[arm]
+                arm,
+                repeat,
+                start_ms,
+                stall_every_ms=stall_every_ms,
+                stall_ms=stall_ms[arm],
+                slow_after=slow_after,
             )
             shift_ms = 0.0 if overlapping else 100_000.0
             timelines += injected(arm, repeat, start_ms + shift_ms, stall_every_ms, 90.0)
@@ -113,6 +145,12 @@ def make_run(
             marks.append(mark(arm, "inject", repeat, "baseline", start_ms, middle_ms))
             marks.append(mark(arm, "inject", repeat, "inject", middle_ms, end_ms))
             start_ms += 20_000
+            if alone_ttft_ms is not None:
+                timelines += prompts_alone(arm, repeat, start_ms, alone_ttft_ms)
+                marks.append(
+                    mark(arm, "prompts_alone", repeat, "measure", start_ms, start_ms + 3_000)
+                )
+                start_ms += 20_000
             for condition, classes in (
                 ("short_alone", ("short",)),
                 ("long_alone", ("long",)),

@@ -124,7 +124,7 @@ def test_a_prompt_on_another_instance_exposes_nothing():
     finding = analyse(replace(run, timelines=placed))
 
     assert finding.verdict.kind == "invalid"
-    assert "no injected prompt overlapped" in finding.verdict.text
+    assert "Prompts and streams were on different instances" in finding.verdict.text
 
 
 def test_without_stalls_nothing_is_claimed():
@@ -138,7 +138,7 @@ def test_without_overlap_nothing_can_be_said():
     finding = analyse(make_run(overlapping=False, stall_ms={"mixed": 10.0, "separated": 10.0}))
 
     assert finding.verdict.kind == "invalid"
-    assert "no injected prompt overlapped" in finding.verdict.text
+    assert "overlapped a background stream" in finding.verdict.text
 
 
 def test_a_run_without_injection_is_judged_by_the_short_class():

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from phasemeter.analysis.injection import Cell, Effect, injection_json
 from phasemeter.analysis.ramp_levels import RampLevel, ramp_json
 from phasemeter.analysis.shape import ClassSummary, Percentiles, RequestCounts, Throughput
 
@@ -87,7 +88,10 @@ class Exposure:
         prompt_tokens: Length of the injected prompt.
         longest_gap_ms: Longest background gap that overlaps [sent, first token] of the prompt.
         started_ns: Prompt sent, monotonic.
-        ended_ns: First token of its answer, monotonic.
+        ended_ns: First token of its answer, monotonic; the last one's of several prompts.
+        together: Prompts that were injected at the same moment.
+        users: Background users of the run, None where it does not tell.
+        decoding: Background streams that were decoding as the first token came.
     """
 
     arm: str
@@ -95,6 +99,9 @@ class Exposure:
     longest_gap_ms: float
     started_ns: int
     ended_ns: int
+    together: int = 1
+    users: int | None = None
+    decoding: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,8 @@ class Finding:
         exposures: Injected prompts and what they did to the others.
         notes: Sentences on what was not shown.
         ramp: Levels of the ramp, by topology and number of users.
+        cells: Injection by background users, prompt length and prompts together.
+        effects: Injection by background users.
     """
 
     verdict: Verdict
@@ -116,6 +125,8 @@ class Finding:
     exposures: tuple[Exposure, ...] = ()
     notes: tuple[str, ...] = ()
     ramp: tuple[RampLevel, ...] = ()
+    cells: tuple[Cell, ...] = ()
+    effects: tuple[Effect, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """Return the part of `phasemeter interference --json` that the analysis tells."""
@@ -124,6 +135,8 @@ class Finding:
             "factors": {factor.name: _factor_json(factor) for factor in self.factors},
             "arms": {arm.name: _arm_json(arm) for arm in self.arms},
             "exposures": [_exposure_json(exposure) for exposure in self.exposures],
+            "cells": injection_json(self.cells),
+            "effects": injection_json(self.effects),
             "notes": list(self.notes),
             "ramp": ramp_json(self.ramp),
         }
@@ -157,4 +170,7 @@ def _exposure_json(exposure: Exposure) -> dict[str, object]:
         "longest_gap_ms": exposure.longest_gap_ms,
         "started_ns": exposure.started_ns,
         "ended_ns": exposure.ended_ns,
+        "together": exposure.together,
+        "users": exposure.users,
+        "decoding": exposure.decoding,
     }

@@ -16,7 +16,8 @@ from phasemeter.analysis.ramp_levels import by_topology
 from phasemeter.analysis.records import RunRecords
 from phasemeter.core.clock import NS_PER_MS
 from phasemeter.experiments.blocks import gap_blocks
-from phasemeter.experiments.exposure import Overlap, overlap_of
+from phasemeter.experiments.inject_effects import Injected, injected_on
+from phasemeter.experiments.inject_words import inject_notes
 from phasemeter.experiments.interference_arms import arm_of
 from phasemeter.experiments.interference_records import (
     BACKGROUND,
@@ -35,10 +36,15 @@ def analyse(run: RunRecords) -> Finding:
     """Return the finding of an interference run, also of one that was cut off."""
     records = InterferenceRecords(run)
     arms = records.arms()
-    overlaps = {arm: _overlap(records, arm) for arm in arms if records.measured(arm, "inject")}
+    injected = {
+        arm: injected_on(arm, records.inject_runs(arm), records.alone_ttfts_ns(arm))
+        for arm in arms
+        if records.measured(arm, "inject")
+    }
     factors: list[Factor] = []
     for arm in arms:
-        factors += _inject_factors(records, arm)
+        if arm in injected:
+            factors += _inject_factors(records, arm, injected[arm])
         factors += _mix_factors(records, arm)
     for other in arms[1:]:
         factors += _topology_factors(records, arms[0], other)
@@ -48,7 +54,7 @@ def analyse(run: RunRecords) -> Finding:
         factors = normalised(factors, records.gpus)
     evidence = Evidence(
         factors={factor.name: factor for factor in factors},
-        overlaps=overlaps,
+        injected=injected,
         gpus=records.gpus,
         per_gpu=records.per_gpu,
         apart=records.apart,
@@ -61,30 +67,38 @@ def analyse(run: RunRecords) -> Finding:
         verdict=judge(evidence, arms),
         factors=tuple(factors),
         arms=tuple(arm_of(records, part) for part in records.parts()),
-        exposures=tuple(one for overlap in overlaps.values() for one in overlap.exposures),
-        notes=(*notes_on(evidence), *ramp_notes(ramp.levels, records.ramp_prime_s)),
+        exposures=tuple(one for each in injected.values() for one in each.overlap.exposures),
+        notes=(
+            *inject_notes(injected, records.apart, records.inject_prime_s()),
+            *notes_on(evidence),
+            *ramp_notes(ramp.levels, records.ramp_prime_s),
+        ),
         ramp=ramp.levels,
+        cells=tuple(cell for each in injected.values() for cell in each.cells),
+        effects=tuple(effect for each in injected.values() for effect in each.effects),
     )
 
 
-def _overlap(records: InterferenceRecords, arm: str) -> Overlap:
-    part = Part(arm, "inject", "inject")
-    return overlap_of(arm, records.stretches(part, BACKGROUND), records.stretches(part, INJECTED))
-
-
-def _inject_factors(records: InterferenceRecords, arm: str) -> list[Factor]:
-    if not records.measured(arm, "inject"):
-        return []
+def _inject_factors(records: InterferenceRecords, arm: str, injected: Injected) -> list[Factor]:
     of = records.stretches(Part(arm, "inject", "inject"), BACKGROUND)
     against = records.stretches(Part(arm, "inject", "baseline"), BACKGROUND)
     return [
-        Factor.from_ratio(
-            f"{arm}.inject.background.{one.name}",
-            one.ratio(of, against, paired=False),
-            f"{one.words} of background streams while prompts are injected ({arm})",
-            f"the same streams alone ({arm})",
-        )
-        for one in (*GAPS, THROUGHPUT)
+        Factor(
+            f"{arm}.inject.background.longest_exposed_gap",
+            injected.longest_gap.value,
+            injected.longest_gap.ci95,
+            f"median over injections of the longest background gap beside each ({arm})",
+            f"spans as long in the baseline ({arm})",
+        ),
+        *(
+            Factor.from_ratio(
+                f"{arm}.inject.background.{one.name}",
+                one.ratio(of, against, paired=False),
+                f"{one.words} of background streams while prompts are injected ({arm})",
+                f"the same streams alone ({arm})",
+            )
+            for one in (*GAPS, THROUGHPUT)
+        ),
     ]
 
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from phasemeter.analysis.records import Mark, RunRecords
+from phasemeter.core.clock import NS_PER_S
 from phasemeter.core.record import Issued
 from phasemeter.core.timeline import Outcome, Timeline
 from phasemeter.experiments.blocks import Stretch
+from phasemeter.experiments.inject_run import InjectRun
 from phasemeter.experiments.ramp_plan import users_of
 
 BACKGROUND, INJECTED = "background", "injected"
@@ -157,6 +159,40 @@ class InterferenceRecords:
             )
             for mark in self.marks(part)
         ]
+
+    def inject_runs(self, arm: str) -> list[InjectRun]:
+        """The runs of condition inject on a topology, in the order in which they were made."""
+        marks: dict[tuple[str, str, str, str], dict[str, Mark]] = {}
+        for mark in self._marks:
+            if (mark.arm, mark.condition) == (arm, "inject"):
+                marks.setdefault(_run_of_mark(mark), {})[mark.phase] = mark
+        return [
+            InjectRun(
+                arm,
+                int(key[2]),
+                int(key[3] or 0),
+                phases,
+                self._groups.get((*key, BACKGROUND), ()),
+                self._groups.get((*key, INJECTED), ()),
+            )
+            for key, phases in marks.items()
+        ]
+
+    def inject_prime_s(self) -> float | None:
+        """Time that the background had to get going, None where it is not told."""
+        primes = (m for m in self._marks if (m.condition, m.phase) == ("inject", "prime"))
+        prime = next(primes, None)
+        return None if prime is None else (prime.end_ns - prime.start_ns) / NS_PER_S
+
+    def alone_ttfts_ns(self, arm: str) -> dict[int, list[int]]:
+        """Times from sent to first token of prompts that were sent alone, by their length."""
+        found: dict[int, list[int]] = {}
+        for key, timelines in self._groups.items():
+            for one in timelines if key[:2] == (arm, "prompts_alone") else ():
+                if one.sent_ns is not None and one.first_token_ns is not None:
+                    tokens = int(one.tags.get("prompt_tokens", "0"))
+                    found.setdefault(tokens, []).append(one.first_token_ns - one.sent_ns)
+        return found
 
     def responses(self, part: Part) -> tuple[list[Timeline], list[Issued]]:
         """All responses and started requests of a part's runs, of any outcome."""

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from phasemeter.analysis.finding import Factor, Verdict
 from phasemeter.analysis.ramp_levels import RampLevel
-from phasemeter.experiments.exposure import Overlap
+from phasemeter.experiments.inject_effects import Injected
+from phasemeter.experiments.inject_words import (
+    RELEVANT_FACTOR,
+    inject_sentences,
+    interferes,
+    reason_against,
+)
 from phasemeter.experiments.per_gpu import per_gpu_name
 from phasemeter.experiments.ramp_words import ramp_compared, ramp_judged, ramp_sentences, times
-
-RELEVANT_FACTOR = 1.5
-"""Interference is claimed when the interval of the gap p99 factor lies wholly above this."""
-
-MIN_GAPS = 200
-"""Fewer background gaps under injection than this carry no 99th percentile."""
 
 MAX_FAILED_SHARE = 0.05
 
@@ -26,7 +26,7 @@ class Evidence:
 
     Attributes:
         factors: Factors by name.
-        overlaps: How far injections and background overlapped, by topology.
+        injected: What condition inject showed, by topology.
         gpus: Accelerators (or cores) by topology.
         gap_p99_ms: Background gap p99 in ms, by `topology.phase`.
         failed: Requests that did not end ok.
@@ -37,7 +37,7 @@ class Evidence:
     """
 
     factors: Mapping[str, Factor]
-    overlaps: Mapping[str, Overlap]
+    injected: Mapping[str, Injected]
     gpus: Mapping[str, int | None]
     gap_p99_ms: Mapping[str, float]
     failed: int
@@ -53,61 +53,52 @@ def judge(evidence: Evidence, arms: Sequence[str]) -> Verdict:
     if reason is not None:
         return Verdict("invalid", reason)
     first = arms[0]
-    interferes = any(
-        factor.ci95 is not None and factor.ci95[0] > RELEVANT_FACTOR
-        for factor in _judged(evidence, first)
-    )
-    if interferes:
+    shown = _is_shown(evidence, first)
+    if shown:
         sentences = [f"Interference was shown on {first}."]
     else:
         sentences = [f"No interference above {RELEVANT_FACTOR} times was shown on {first}."]
     for arm in arms:
-        sentences += [_inject_sentence(evidence, arm), _mix_sentence(evidence, arm)]
+        if arm in evidence.injected:
+            one = evidence.injected[arm]
+            sentences += inject_sentences(
+                arm, one, evidence.factors, evidence.gap_p99_ms, is_apart=arm in evidence.apart
+            )
+        sentences.append(_mix_sentence(evidence, arm))
         sentences += ramp_sentences(evidence.factors, evidence.ramp.get(arm, ()))
     for other in arms[1:]:
         sentences += _comparison(evidence, first, other)
-    return Verdict("interference" if interferes else "none", " ".join(filter(None, sentences)))
+    return Verdict("interference" if shown else "none", " ".join(filter(None, sentences)))
+
+
+def _is_shown(evidence: Evidence, arm: str) -> bool:
+    """Whether interference was shown: by injection where there was one."""
+    if arm in evidence.injected:
+        return interferes(evidence.injected[arm])
+    return any(
+        factor.ci95 is not None and factor.ci95[0] > RELEVANT_FACTOR
+        for factor in _judged(evidence, arm)
+    )
 
 
 def _judged(evidence: Evidence, arm: str) -> list[Factor]:
-    """Return the factors that decide: of injection where there was one, else of the short class.
+    """Return the factors that decide where nothing was injected: of the short class.
 
     Where there was only a ramp, those of its shortest class at the most users against the fewest.
     """
-    if arm in evidence.overlaps:
-        names = [f"{arm}.inject.background.gap_p99"]
-    else:
-        short = _mix_classes(evidence, f"{arm}.together.")[:1]
-        names = [
-            f"{arm}.together.{name}.{one}" for name in short for one in ("gap_p99", "ttft_p50")
-        ] or ramp_judged(evidence.ramp.get(arm, ()))
+    short = _mix_classes(evidence, f"{arm}.together.")[:1]
+    names = [
+        f"{arm}.together.{name}.{one}" for name in short for one in ("gap_p99", "ttft_p50")
+    ] or ramp_judged(evidence.ramp.get(arm, ()))
     return [evidence.factors[name] for name in names]
 
 
 def notes_on(evidence: Evidence) -> tuple[str, ...]:
     """Return sentences on what was not shown, and on how to read the figures."""
     notes = [
-        "Intervals are 95 % bootstrap intervals over blocks of half a second (gaps, throughput) or "
-        "over requests (TTFT) of this one session; they say nothing about another machine, model or "
-        "mix. Where samples are too few for one, there is none.",
-    ]
-    if evidence.overlaps:
-        notes.insert(
-            0,
-            "A gap counts as exposed when it overlaps the time from an injected prompt's sending to "
-            "its first token; that time holds the prompt's queue too.",
-        )
-    for arm, overlap in evidence.overlaps.items():
-        if overlap.exposed_share is not None:
-            notes.append(
-                f"{arm}: {overlap.exposed_share:.0%} of {overlap.gaps} background gaps under "
-                f"injection were exposed to one of {overlap.injections} prompts; "
-                f"{overlap.stalls} gaps were stalls."
-            )
-    notes += [
-        f"{arm} sends injected prompts and background streams to different instances, so no gap can "
-        "be exposed there."
-        for arm in sorted(evidence.apart & evidence.overlaps.keys())
+        "Intervals are 95 % bootstrap intervals over blocks of half a second (gaps, throughput), over "
+        "injections (what they did) or over requests (TTFT) of this one session; they say nothing "
+        "about another machine, model or mix. Where samples are too few for one, there is none.",
     ]
     if evidence.per_gpu and len(set(evidence.gpus.values())) > 1:
         told = ", ".join(f"{arm} {count}" for arm, count in evidence.gpus.items())
@@ -123,27 +114,22 @@ def notes_on(evidence: Evidence) -> tuple[str, ...]:
 def _reason_against(evidence: Evidence, arms: Sequence[str]) -> str | None:
     if not arms:
         return "Invalid: no condition of the experiment was completed."
+    reason = reason_against(evidence.injected, arms[0], evidence.apart)
+    if reason is not None:
+        return reason
     if evidence.issued and evidence.failed / evidence.issued > MAX_FAILED_SHARE:
         return f"Invalid: {evidence.failed} of {evidence.issued} requests did not end ok."
     gpus = {evidence.gpus.get(arm) for arm in arms}
     if len(gpus) > 1 and not evidence.per_gpu:
         return f"Invalid: the topologies have unequal GPU counts ({evidence.gpus})."
-    for arm, overlap in evidence.overlaps.items():
-        if overlap.gaps < MIN_GAPS:
-            return (
-                f"Invalid: only {overlap.gaps} background gaps under injection on {arm}; "
-                f"at least {MIN_GAPS} are needed."
-            )
-        if not overlap.injections:
-            return f"Invalid: no injected prompt got a first token on {arm}."
-        if not overlap.exposures and arm not in evidence.apart:
-            return f"Invalid: no injected prompt overlapped a background stream on {arm}."
+    if arms[0] in evidence.injected:
+        return None
     judged = _judged(evidence, arms[0])
     if not judged:
         return f"Invalid: no condition that can be judged was completed on {arms[0]}."
     if all(factor.value is None for factor in judged):
         return f"Invalid: there is no {_reference(evidence, judged[0])} on {arms[0]}."
-    if not evidence.overlaps and all(factor.ci95 is None for factor in judged):
+    if all(factor.ci95 is None for factor in judged):
         names = ", ".join(factor.name for factor in judged)
         return f"Invalid: too few requests for an interval of what would decide ({names})."
     return None
@@ -151,35 +137,14 @@ def _reason_against(evidence: Evidence, arms: Sequence[str]) -> str | None:
 
 def _reference(evidence: Evidence, judged: Factor) -> str:
     """Name what the deciding factor needs and does not have."""
-    if evidence.overlaps:
-        return "baseline of the background streams to compare with"
     if ".ramp." in judged.name:
         return "level of the ramp to compare with"
     return "short class alone to compare with"
 
 
-def _inject_sentence(evidence: Evidence, arm: str) -> str:
-    if arm not in evidence.overlaps:
-        return ""
-    factor = evidence.factors[f"{arm}.inject.background.gap_p99"]
-    before, after = (evidence.gap_p99_ms.get(f"{arm}.{phase}") for phase in ("baseline", "inject"))
-    if before is None or after is None:
-        return ""
-    exposures = evidence.overlaps[arm].exposures
-    longest = (
-        f"the longest wait was {max(one.longest_gap_ms for one in exposures):.0f} ms"
-        if exposures
-        else "they shared no instance"
-    )
-    return (
-        f"On {arm}, injecting prompts took the gap p99 of the streams beside them from "
-        f"{before:.1f} to {after:.1f} ms, {times(factor)}; {longest}."
-    )
-
-
 def _mix_sentence(evidence: Evidence, arm: str) -> str:
     """Say what the other class did to the short one, where only that can be judged."""
-    if evidence.overlaps:
+    if evidence.injected:
         return ""
     short = next(iter(_mix_classes(evidence, f"{arm}.together.")), None)
     if short is None:

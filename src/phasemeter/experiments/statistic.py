@@ -10,6 +10,7 @@ import numpy as np
 
 from phasemeter.analysis.bootstrap import Quantile, RatioInterval, ratio_interval
 from phasemeter.experiments.blocks import Stretch, gap_blocks, token_blocks, ttft_blocks
+from phasemeter.experiments.widening import widened
 
 if TYPE_CHECKING:
     from phasemeter.experiments.blocks import Blocks
@@ -56,7 +57,7 @@ class Statistic:
         fewest = min(sum(block.size for block in side) for side in (a, b))
         if self.samples_needed is None or fewest < self.samples_needed:
             return RatioInterval(ratio.value, None, None)
-        return ratio
+        return widened(ratio, first, second)
 
 
 GAPS = (

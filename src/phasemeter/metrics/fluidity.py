@@ -19,6 +19,18 @@ def fluidity(timeline: Timeline, *, ttft_deadline_ns: int, gap_deadline_ns: int)
     Raises:
         ValueError: If a deadline is not positive.
     """
+    counts = deadlines(timeline, ttft_deadline_ns, gap_deadline_ns)
+    return None if counts is None else counts[0] / sum(counts)
+
+
+def deadlines(
+    timeline: Timeline, ttft_deadline_ns: int, gap_deadline_ns: int
+) -> tuple[int, int] | None:
+    """Return how many deadlines were met and missed, or None for a response without a token.
+
+    Raises:
+        ValueError: If a deadline is not positive.
+    """
     if ttft_deadline_ns <= 0 or gap_deadline_ns <= 0:
         msg = f"deadlines must be > 0 ns, got {ttft_deadline_ns} and {gap_deadline_ns}"
         raise ValueError(msg)
@@ -38,4 +50,4 @@ def fluidity(timeline: Timeline, *, ttft_deadline_ns: int, gap_deadline_ns: int)
         else:
             missed += (gap_ns - slack_ns) // gap_deadline_ns
             slack_ns = 0
-    return met / (met + missed)
+    return met, missed

@@ -24,6 +24,7 @@ from phasemeter.report import (
     calibration_rows,
     formatting,
     health_rows,
+    injection_rows,
     planner_rows,
     ramp_rows,
     server_rows,
@@ -148,6 +149,7 @@ def render_page(
     return template.render(
         page=page,
         tables=tables,
+        injection=injection_rows,
         ramp=ramp_rows,
         planner=planner_rows,
         health=health_rows,

@@ -19,6 +19,7 @@ from phasemeter.report.about import CALIBRATE, kind_of
 from phasemeter.report.calibration_figures import curve_figure, decode_figure
 from phasemeter.report.curves import gap_percentiles, ttft_distribution
 from phasemeter.report.figure import Figure, colours
+from phasemeter.report.inject_figures import gaps_over_length, stall_lengths
 from phasemeter.report.interference_figures import (
     gap_curves,
     inject_raster,
@@ -204,11 +205,39 @@ def _inject_plots(run: RunRecords, finding: Finding) -> list[Plot]:
         Plot(
             "exposures",
             "Interference curve",
-            "Each dot is one injected prompt: the longest background gap that overlaps its [sent, "
+            "Each dot is one injection: the longest background gap that overlaps its [sent, "
             "first token], over its length. Dotted: p99 of the gaps before the injection.",
             _drawn(interference_curve(run, finding.exposures)),
         ),
+        *_grid_plots(finding),
     ]
+
+
+def _grid_plots(finding: Finding) -> list[Plot]:
+    plots = []
+    for number, topology in enumerate(dict.fromkeys(cell.arm for cell in finding.cells), start=1):
+        cells = [cell for cell in finding.cells if cell.arm == topology]
+        plots.append(
+            Plot(
+                f"grid{number}",
+                f"Exposed gaps over prompt length: {topology}",
+                "Percentiles of the background gaps that overlap an injection, and the median over "
+                "injections of the longest one. Shaded: p50 to p99 of the same streams' gaps before; "
+                "outlined: after.",
+                _drawn(gaps_over_length(cells)) if any(c.overlapped for c in cells) else None,
+            )
+        )
+    if any(effect.stalls["inject"].curve_ms for effect in finding.effects):
+        plots.append(
+            Plot(
+                "stalls",
+                "How long stalls were",
+                "Share of the stalls up to a length: background gaps longer than five times their "
+                "stream's own median, while prompts were injected.",
+                _drawn(stall_lengths(finding.effects)),
+            )
+        )
+    return plots
 
 
 def calibration_plots(run: RunRecords, calibration: Calibration) -> list[Plot]:

@@ -10,7 +10,7 @@ from phasemeter.experiments.run_selfcheck import SelfCheck
 from phasemeter.experiments.selfcheck import believed_events_per_s
 from phasemeter.report.formatting import UNKNOWN, ms
 from phasemeter.report.health_rows import lag_rows, machine_line
-from phasemeter.report.terminal import plain_console, plain_table
+from phasemeter.report.plain import plain_console, plain_table
 
 if TYPE_CHECKING:
     from rich.table import Table

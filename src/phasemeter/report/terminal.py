@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TextIO
 
-from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -30,6 +28,8 @@ from phasemeter.report.calibration_rows import (
 )
 from phasemeter.report.factor_matrix import factor_matrix
 from phasemeter.report.health_rows import lag_rows, machine_line, reads_line
+from phasemeter.report.injection_tables import injection_tables
+from phasemeter.report.plain import plain_console, plain_table
 from phasemeter.report.planner_rows import (
     KEY,
     MEASURED_PER_GPU,
@@ -51,7 +51,6 @@ from phasemeter.report.tables import (
     rate_rows,
 )
 
-_PIPE_COLUMNS = 100
 _LATENCY_COLUMNS = ("count", "p50", "p90", "p99", "max")
 _METRIC_KEY = (
     "ttft: issued to first token; ttft_wire: from the request sent; ttft_response: from the planned\n"
@@ -95,14 +94,6 @@ def print_report(
     console.print(terminal_report(run, summary, finding, planner))
 
 
-def plain_console(file: TextIO | None = None) -> Console:
-    """Return a console for reports: no markup in labels, which come from users; 100 columns in pipes."""
-    console = Console(file=file, highlight=False, markup=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        return Console(file=file, highlight=False, markup=False, width=_PIPE_COLUMNS)
-    return console
-
-
 def terminal_report(
     run: RunRecords,
     summary: Summary,
@@ -117,7 +108,12 @@ def terminal_report(
         parts += [*_errors(summary), *_health(summary), *_planner(planner)]
     elif finding is not None:
         # The verdict comes last: that is what a terminal still shows at the end.
-        tables = (*_arms(finding), *_factors(finding), *_ramp(finding))
+        tables = (
+            *_arms(finding),
+            *_factors(finding),
+            *injection_tables(finding),
+            *_ramp(finding),
+        )
         parts += [*tables, *_server(summary), *_health(summary), *_verdict(finding)]
     else:
         load = (*_load(summary), *_calibration(run, summary))
@@ -148,23 +144,6 @@ def _load(summary: Summary) -> list[RenderableType]:
         Text(_metric_key([summary])),
         _throughput(summary["throughput"]),
     ]
-
-
-def plain_table(title: str, left: Sequence[str], right: Sequence[str]) -> Table:
-    """Return an empty table whose first columns hold words and whose others hold figures."""
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        header_style="",
-    )
-    for name in left:
-        table.add_column(name, overflow="fold")
-    for name in right:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
 
 
 def _requests(group: GroupSummary) -> Table:

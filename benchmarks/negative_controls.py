@@ -1,0 +1,204 @@
+"""Controls of the interference experiment on the lab engine: verdicts that must come out every time.
+
+Usage: python -m benchmarks.negative_controls [--repeats 20] [--controls NAME,NAME] [--output DIR]
+
+one_token    prompts of a single token beside 4 streams: `none`.
+full_slots   4 streams that outlast the injection on an engine with 4 slots: no prompt is let in while
+             they decode, though each one's wait overlaps them: `invalid`.
+one_slot     1 stream after the other on an engine with 1 slot: prompts are let in between streams, never
+             beside one: `invalid`.
+prefill      prompts of 128 tokens beside 4 streams on an engine that reads prompts whole: `interference`.
+
+The engine's own log tells for each repeat how many prompts were really read while a background stream
+decoded. A line a repeat, a table at the end; exit status 1 when a verdict was false.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from phasemeter.analysis.finding import Finding
+from phasemeter.analysis.records import RunRecords, load_run
+from phasemeter.experiments.carry_out import carry_out
+from phasemeter.experiments.interference import analyse
+from phasemeter.experiments.interference_plan import arm_runs
+from phasemeter.experiments.interference_settings import InterferenceSettings
+from phasemeter.lab.config import EngineConfig
+from phasemeter.lab.launch import start_engines
+from phasemeter.load import run_folder
+from phasemeter.load.preflight import find_target, warm_up
+from phasemeter.load.workload import RequestClass
+
+_SETTINGS = InterferenceSettings(
+    conditions=("inject",),
+    background_users=(4,),
+    background=RequestClass("background", 8, 320),
+    inject_prompt_tokens=(128,),
+    injections_per_s=4.0,
+    alone_each=2,
+    alone_s=5.0,
+    prime_s=0.5,
+    baseline_s=3.0,
+    inject_s=4.0,
+    recovery_s=0.5,
+    drain_s=60.0,
+    repeats=1,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """One control.
+
+    Attributes:
+        settings: What is run.
+        slots: Slots of the engine.
+        expected: The verdict that must come out.
+    """
+
+    settings: InterferenceSettings
+    slots: int
+    expected: str
+
+
+CONTROLS = {
+    "one_token": Control(replace(_SETTINGS, inject_prompt_tokens=(1,)), 16, "none"),
+    "full_slots": Control(
+        replace(_SETTINGS, background=RequestClass("background", 8, 2000)), 4, "invalid"
+    ),
+    "one_slot": Control(
+        replace(
+            _SETTINGS,
+            background_users=(1,),
+            background=RequestClass("background", 8, 100),
+            inject_prompt_tokens=(64,),
+        ),
+        1,
+        "invalid",
+    ),
+    "prefill": Control(replace(_SETTINGS, injections_per_s=2.5), 16, "interference"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one repeat gave.
+
+    Attributes:
+        finding: The finding.
+        truly_overlapped: Prompts that were read while a background stream decoded, by the engine's log.
+    """
+
+    finding: Finding
+    truly_overlapped: int
+
+
+def outcomes(control: Control, repeats: int, folder: Path) -> Iterator[Outcome]:
+    """Start an engine, run a control on it a number of times, each with a seed of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    truth_path = folder / "truth.jsonl"
+    config = EngineConfig(max_num_seqs=control.slots, truth_path=truth_path, exit_with_parent=True)
+    with start_engines([config], timeout_s=120.0) as (engine,):
+        target = find_target(
+            [f"{engine.url}/v1"],
+            topology="single",
+            model=None,
+            api="completions",
+            headers={},
+            gpus=1,
+        )
+        warm_up(target, headers={})
+        for seed in range(1, repeats + 1):
+            settings = replace(control.settings, seed=seed)
+            run_path = run_folder.create(folder / f"run-{seed}", "interference")
+            carry_out(
+                run_path,
+                settings,
+                {"mixed": target},
+                arm_runs(settings, ["mixed"]),
+                headers={},
+                timeout_s=120.0,
+                on_progress=lambda run, elapsed_s, totals: None,
+            )
+            run = load_run(run_path)
+            yield Outcome(analyse(run), truly_overlapped(run, truth_path))
+
+
+def truly_overlapped(run: RunRecords, truth_path: Path) -> int:
+    """Count injected prompts that were read in their phase while a background stream decoded."""
+    truth = {entry["request_id"]: entry for entry in map(json.loads, truth_path.open())}
+    phase = next(mark for mark in run.marks if mark.phase == "inject")
+    streams = [
+        truth[one.request_id]["emit_ns"]
+        for one in run.timelines
+        if one.tags["condition"] == "inject" and one.tags["class"] == "background"
+    ]
+    overlapped = 0
+    for one in run.timelines:
+        if one.tags["condition"] != "inject" or one.tags["class"] != "injected":
+            continue
+        read = truth[one.request_id]
+        scheduled_ns, first_token_ns = read["scheduled_ns"], read["first_token_ns"]
+        if scheduled_ns is None or first_token_ns is None or first_token_ns >= phase.end_ns:
+            continue
+        overlapped += any(
+            emits and emits[0] < scheduled_ns and emits[-1] > first_token_ns for emits in streams
+        )
+    return overlapped
+
+
+def main() -> int:
+    """Run the controls asked for; return 1 when a verdict was false."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--controls", default=",".join(CONTROLS))
+    parser.add_argument("--output", type=Path, help="keep the run folders here")
+    arguments = parser.parse_args()
+    names = arguments.controls.split(",")
+    if unknown := set(names).difference(CONTROLS):
+        parser.error(f"--controls: {', '.join(unknown)}; accepted: {', '.join(CONTROLS)}")
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="phasemeter-controls-") as scratch:
+        for name in names:
+            control, verdicts, factors, true_overlaps = CONTROLS[name], Counter[str](), [], []
+            folder = (arguments.output or Path(scratch)) / name
+            for number, one in enumerate(outcomes(control, arguments.repeats, folder), start=1):
+                kind = one.finding.verdict.kind
+                verdicts[kind] += 1
+                longest = next(
+                    f for f in one.finding.factors if f.name.endswith("longest_exposed_gap")
+                )
+                factors.append(longest.value)
+                true_overlaps.append(one.truly_overlapped)
+                print(
+                    f"{name} {number}: {kind}; longest gap factor {longest.value} {longest.ci95}; "
+                    f"{one.truly_overlapped} prompts read beside a stream",
+                    flush=True,
+                )
+                if kind != control.expected:
+                    print(f"  {one.finding.verdict.text}", flush=True)
+            rows.append((name, control.expected, verdicts, factors, true_overlaps))
+    print(
+        f"\n{'control':<12} {'expected':<13} {'as expected':>11}  {'factor, least to most':<24} truth"
+    )
+    false = 0
+    for name, expected, verdicts, factors, true_overlaps in rows:
+        false += verdicts.total() - verdicts[expected]
+        known = [factor for factor in factors if factor is not None]
+        spread = f"{min(known):.2f} to {max(known):.2f}" if known else "-"
+        print(
+            f"{name:<12} {expected:<13} {verdicts[expected]:>4} of {verdicts.total():<4}  "
+            f"{spread:<24} {min(true_overlaps)} to {max(true_overlaps)} prompts read beside a stream"
+        )
+    return 1 if false else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
