@@ -7,7 +7,7 @@ full_slots   4 streams that outlast the injection on an engine with 4 slots: no 
              they decode, though each one's wait overlaps them: `invalid`.
 one_slot     1 stream after the other on an engine with 1 slot: prompts are let in between streams, never
              beside one: `invalid`.
-prefill      prompts of 128 tokens beside 4 streams on an engine that reads prompts whole: `interference`.
+long_prompts prompts of 256 tokens beside 4 streams on an engine that reads prompts whole: `interference`.
 
 The engine's own log tells for each repeat how many prompts were really read while a background stream
 decoded. A line a repeat, a table at the end; exit status 1 when a verdict was false.
@@ -83,7 +83,11 @@ CONTROLS = {
         1,
         "invalid",
     ),
-    "prefill": Control(replace(_SETTINGS, injections_per_s=2.5), 16, "interference"),
+    "long_prompts": Control(
+        replace(_SETTINGS, inject_prompt_tokens=(256,), injections_per_s=2.0, inject_s=5.0),
+        16,
+        "interference",
+    ),
 }
 
 

@@ -37,6 +37,8 @@ class Engine:
         hiccup_rate: Share of the steps that are held up.
         hiccup_ms: For how long.
         background_tokens: Length of the background's answers.
+        pace: What all times are multiplied by from the first injection on, as when another tenant comes
+            or a processor cools down.
     """
 
     users: int = 4
@@ -48,6 +50,7 @@ class Engine:
     hiccup_rate: float = 0.003
     hiccup_ms: float = 30.0
     background_tokens: int = 320
+    pace: float = 1.0
 
 
 @dataclass(slots=True)
@@ -100,7 +103,7 @@ def simulate(
             for number in range(int(inject_s * injections_per_s))
             for tokens in (prompt_tokens[number % len(prompt_tokens)],)
         ]
-        served = _serve(engine, rng, origin_ms, at_ms, sendings, repeat)
+        served = _serve(engine, rng, origin_ms, begin_ms, at_ms, sendings, repeat)
         timelines += [_timeline(f"{repeat}-{number}", one) for number, one in enumerate(served)]
         origin_ms = max(at_ms, *(one.tokens_ms[-1] for one in served)) + 1_000
     issued = tuple(Issued(one.request_id, one.started_ns, one.tags) for one in timelines)
@@ -112,6 +115,7 @@ def _serve(
     engine: Engine,
     rng: Random,
     origin_ms: float,
+    begin_ms: float,
     stop_ms: float,
     sendings: list[_Request],
     repeat: int,
@@ -143,7 +147,8 @@ def _serve(
             0, engine.drift * math.sqrt(1 - engine.memory**2)
         )
         read = sum(one.prompt_tokens for one in running if not one.is_read)
-        t_ms += engine.step_ms * math.exp(deviation) + read * engine.prefill_ms_per_token
+        pace = engine.pace if t_ms >= begin_ms else 1.0
+        t_ms += pace * (engine.step_ms * math.exp(deviation) + read * engine.prefill_ms_per_token)
         t_ms += engine.hiccup_ms if rng.random() < engine.hiccup_rate else 0.0
         for place, one in enumerate(running):
             one.is_read = True

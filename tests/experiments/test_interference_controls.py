@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.simulated_engine import Engine, simulate
+from phasemeter.core.clock import NS_PER_MS
+from phasemeter.core.timeline import TokenEvent
 from phasemeter.experiments.interference import analyse
 
 SEEDS = range(20)
@@ -12,8 +14,8 @@ SHORT = {"baseline_s": 3.0, "inject_s": 5.0, "repeats": 1}
 ROUGH = Engine(drift=0.2, memory=0.97, hiccup_rate=0.01)
 
 
-def verdicts(engine, **settings):
-    return [analyse(simulate(engine, seed, **SHORT, **settings)).verdict for seed in SEEDS]
+def verdicts(engine, seeds=SEEDS, **settings):
+    return [analyse(simulate(engine, seed, **SHORT, **settings)).verdict for seed in seeds]
 
 
 @pytest.mark.parametrize("engine", [Engine(), ROUGH], ids=["steady", "rough"])
@@ -66,8 +68,68 @@ def test_interference_by_some_lengths_only_is_not_diluted_by_the_others():
     assert "for prompts of 200 tokens" in verdict.text
 
 
-def test_too_short_a_baseline_is_invalid_and_not_none():
-    run = simulate(Engine(), 1, baseline_s=0.3, repeats=1)
+@pytest.mark.parametrize("pace", [0.5, 2.0])
+@pytest.mark.parametrize(("tokens", "kind"), [(1, "none"), (100, "interference")])
+def test_an_engine_that_changes_its_pace_as_injection_begins_misleads_nobody(pace, tokens, kind):
+    """Twice as slow or as fast than in the baseline: neither makes interference nor hides it."""
+    engine = replace(ROUGH, pace=pace)
+
+    assert {one.kind for one in verdicts(engine, range(8), prompt_tokens=(tokens,))} == {kind}
+
+
+def test_a_change_of_pace_is_told():
+    found = analyse(simulate(Engine(pace=2.0), 1, **SHORT))
+
+    assert found.effects[0].pace == pytest.approx(2.0, rel=0.15)
+    assert any("changed its pace by itself" in note for note in found.notes)
+    steady = analyse(simulate(Engine(), 1, **SHORT))
+    assert steady.effects[0].pace == pytest.approx(1.0, abs=0.1)
+    assert not any("changed its pace" in note for note in steady.notes)
+
+
+def test_what_is_above_the_limit_but_not_clearly_is_undecided_and_not_none():
+    """Four prompts in seven stop the streams: the median of so few could be either."""
+    run = simulate(Engine(drift=0.0, hiccup_rate=0.0), 1, prompt_tokens=(100, 1), inject_s=3.5)
+    as_one = tuple(
+        replace(one, tags=one.tags | {"prompt_tokens": "9"})
+        if one.tags["class"] == "injected"
+        else one
+        for one in run.timelines
+    )
+
+    verdict = analyse(replace(run, timelines=as_one)).verdict
+
+    assert verdict.kind == "invalid"
+    assert "undecided" in verdict.text
+
+
+def test_streams_that_are_read_in_the_step_of_a_prompt_did_not_decode_beside_it():
+    """Two slots, two streams: both end at once, and the next one comes in together with the prompt."""
+    ms = NS_PER_MS
+    run = simulate(Engine(), 1, **SHORT)
+    prompts = [one for one in run.timelines if one.tags["class"] == "injected"]
+    stream = next(one for one in run.timelines if one.tags["class"] == "background")
+    beside = tuple(
+        replace(
+            stream,
+            request_id=f"beside-{one.request_id}",
+            events=tuple(
+                TokenEvent(one.events[0].t_ns + offset_ns, "content", 1, read)
+                for read, offset_ns in enumerate((-ms // 10, 10 * ms, 20 * ms))
+            ),
+        )
+        for one in prompts
+    )
+
+    found = analyse(replace(run, timelines=(*prompts, *beside)))
+
+    assert [effect.overlapped for effect in found.effects] == [0]
+    assert found.verdict.kind == "invalid"
+
+
+def test_too_little_quiet_time_is_invalid_and_not_none():
+    """A short baseline, and injections too close to each other for quiet time between them."""
+    run = simulate(Engine(), 1, baseline_s=0.3, injections_per_s=9.0, inject_s=3.0, repeats=1)
 
     verdict = analyse(run).verdict
 

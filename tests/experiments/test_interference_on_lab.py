@@ -17,7 +17,7 @@ def test_a_negative_control_comes_out_as_it_must(name, tmp_path):
 
 def test_prompts_that_are_read_whole_interfere(tmp_path):
     """A busy machine may let too few prompts in to tell, which is `invalid`; `none` would be false."""
-    for one in outcomes(CONTROLS["prefill"], 2, tmp_path):
+    for one in outcomes(CONTROLS["long_prompts"], 2, tmp_path):
         if one.truly_overlapped >= 8:
             assert one.finding.verdict.kind == "interference", one.finding.verdict.text
         else:

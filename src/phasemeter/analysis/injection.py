@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -49,8 +49,10 @@ class Cell:
         baseline_gap_ms: Gaps of the same streams before.
         recovery_gap_ms: Gaps of the same streams after.
         longest_gap_p50_ms: Median over injections of the longest exposed gap.
-        longest_gap_factor: The same against spans as long in the baseline.
-        exposed_gap_p99_factor: p99 of the exposed gaps against gaps in spans as long in the baseline.
+        undisturbed: Where the spans are that these are compared with: `between` injections, or `before`
+            them, in the baseline; None where there are none.
+        longest_gap_factor: The same against undisturbed spans as long.
+        exposed_gap_p99_factor: p99 of the exposed gaps against gaps in undisturbed spans as long.
         ttft_p50_ms: Median time from sent to first token of the injected prompts.
         ttft_alone_p50_ms: The same of such prompts with nothing beside them, None where not measured.
         ttft_factor: Their ratio.
@@ -66,6 +68,7 @@ class Cell:
     baseline_gap_ms: Spread
     recovery_gap_ms: Spread
     longest_gap_p50_ms: float | None
+    undisturbed: Literal["between", "before"] | None
     longest_gap_factor: Estimate
     exposed_gap_p99_factor: Estimate
     ttft_p50_ms: float | None
@@ -127,6 +130,8 @@ class Effect:
         lost_ms_per_prompt_token: Decode time that each stream lost per token of an injected prompt.
         lost_from: `slope` over several lengths, or `ratio` where all were equally long.
         lost_share: Share of its decode time that a stream lost while prompts were injected.
+        pace: Median gap outside of injections, in their phase, over the baseline's: other than 1 where the
+            server became slower or faster by itself. None without either.
         stalls: Stalls by phase.
         gap_deadline_ms: Deadline of each token after the one before: twice the baseline's median gap.
         deadlines_missed: Share of these deadlines missed, by phase; slack carries over (fluidity).
@@ -144,6 +149,7 @@ class Effect:
     lost_ms_per_prompt_token: Estimate
     lost_from: str | None
     lost_share: Estimate
+    pace: float | None
     stalls: Mapping[str, Stalls]
     gap_deadline_ms: float | None
     deadlines_missed: Mapping[str, float | None]

@@ -82,7 +82,7 @@ def injected_on(
     cells: dict[tuple[int, int, int], list[Injection]] = {}
     for one in sorted(injections, key=_cell_of):
         cells.setdefault(_cell_of(one), []).append(one)
-    sides = {key: compared(members) for key, members in cells.items()}
+    sides = {key: compared(members, injections) for key, members in cells.items()}
     return Injected(
         overlap=overlap_of(arm, runs, injections),
         cells=tuple(
@@ -155,6 +155,7 @@ def _cell(
         exposed_gap_ms=spread_of(_joined([one.gaps.lengths_ns for one in side.injections])),
         baseline_gap_ms=spread_of(_phase_gaps(mine, "baseline")),
         recovery_gap_ms=spread_of(_phase_gaps(mine, "recovery")),
+        undisturbed=side.where,
         longest_gap_p50_ms=float(np.median(longest_ns)) / NS_PER_MS if longest_ns else None,
         longest_gap_factor=longest_gap_factor([side]),
         exposed_gap_p99_factor=exposed_p99_factor(side),
@@ -186,6 +187,7 @@ def _effect(
         lost_ms_per_prompt_token=per_token,
         lost_from=lost_from,
         lost_share=_lost_share(runs),
+        pace=_pace(runs, injections),
         stalls={
             phase: stalls_of(
                 np.array([length for run in runs for length in stalled_ns(run, phase)], np.int64),
@@ -229,6 +231,23 @@ def _lost_share(runs: Sequence[InjectRun]) -> Estimate:
         None if ratio.lo is None or ratio.hi is None else (1 - 1 / ratio.lo, 1 - 1 / ratio.hi)
     )
     return Estimate(float(1 - 1 / ratio.value), interval)
+
+
+def _pace(runs: Sequence[InjectRun], injections: Sequence[Injection]) -> float | None:
+    """Return the median of the gaps that no injection overlaps over the median of the baseline's."""
+    beside: list[Times] = []
+    for run in runs:
+        for instance in run.gaps:
+            gaps = run.phase_gaps("inject", instance)
+            is_free = np.ones(gaps.ends_ns.size, dtype=bool)
+            for one in injections:
+                if one.run is run and one.instance == instance:
+                    is_free &= (gaps.ends_ns <= one.start_ns) | (gaps.starts_ns >= one.end_ns)
+            beside.append(gaps.lengths_ns[is_free])
+    free_ns, baseline_ns = _joined(beside), _phase_gaps(runs, "baseline")
+    if not free_ns.size or not baseline_ns.size:
+        return None
+    return float(np.median(free_ns) / np.median(baseline_ns))
 
 
 def _blocks(runs: Sequence[InjectRun], phase: str) -> Blocks:

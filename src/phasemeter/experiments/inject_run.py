@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import median_low
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,12 +96,25 @@ class InjectRun:
             return Gaps(nothing, nothing, nothing)
         return gaps.ended_within(mark.start_ns, mark.end_ns)
 
+    @cached_property
+    def _decoding(self) -> dict[str, list[tuple[int, int]]]:
+        """From when to when each background stream of an instance was decoding for sure.
+
+        From half its usual gap after its first token on: streams that get their first tokens in one step
+        were read together, and none of them decoded beside the other.
+        """
+        found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for one in self.background:
+            gaps_ns = one.all_gaps_ns()
+            if gaps_ns:
+                begun_ns = one.events[0].t_ns + median_low(gaps_ns) // 2
+                found[instance_of(one)].append((begun_ns, one.events[-1].t_ns))
+        return found
+
     def decoding_at(self, t_ns: int, instance: str) -> int:
-        """Return how many background streams of an instance had a token before and after a time."""
+        """Return how many background streams of an instance were decoding before and after a time."""
         return sum(
-            instance_of(one) == instance and one.events[0].t_ns < t_ns < one.events[-1].t_ns
-            for one in self.background
-            if one.events
+            begun_ns < t_ns < end_ns for begun_ns, end_ns in self._decoding.get(instance, ())
         )
 
     def mean_decoding(self, phase: str) -> float | None:

@@ -13,6 +13,8 @@ from phasemeter.experiments.ramp_words import times
 RELEVANT_FACTOR = 1.5
 """Interference is claimed when the interval of a deciding factor lies wholly above this."""
 
+_PACE_CHANGED = 1.25
+
 
 def reason_against(
     injected: Mapping[str, Injected], first: str, apart: Container[str]
@@ -30,13 +32,38 @@ def reason_against(
             continue
         if len(one.overlap.exposures) < MIN_INJECTIONS:
             return _no_overlap(arm, one)
-    judged = injected[first].by_length.values() if first in injected else ()
-    if first in injected and not any(one.ci95 for one in judged):
+    return _too_little(first, injected[first]) if first in injected else None
+
+
+def _too_little(arm: str, one: Injected) -> str | None:
+    """Return why the injections do not tell interference from none, or None where they do."""
+    if not any(each.ci95 for each in one.by_length.values()):
         return (
-            f"Invalid: there is too little undisturbed time of the background streams on {first} to "
-            "compare with; make the baseline longer than five injections last."
+            f"Invalid: there is too little undisturbed time of the background streams on {arm} to "
+            "compare with; make the baseline longer than five injections last, or inject less often."
+        )
+    undecided = {
+        tokens: each
+        for tokens, each in one.by_length.items()
+        if (each.value or 0) > RELEVANT_FACTOR
+    }
+    if undecided and not interferes(one):
+        return (
+            f"Invalid: undecided. {_longest(undecided)} That is above {RELEVANT_FACTOR}, but so few "
+            "injections do not tell it from less; inject for longer, or more often repeated."
         )
     return None
+
+
+def _longest(by_length: Mapping[int, Estimate]) -> str:
+    told = ", ".join(
+        estimated(each, "times") + (f" for prompts of {tokens:,} tokens" if tokens else "")
+        for tokens, each in by_length.items()
+    )
+    return (
+        "The longest gap beside an injection, at the median against undisturbed time of the same "
+        f"length: {told}."
+    )
 
 
 def _no_overlap(arm: str, one: Injected) -> str:
@@ -99,14 +126,7 @@ def inject_sentences(
         )
     shown = {tokens: each for tokens, each in one.by_length.items() if each.value is not None}
     if shown:
-        told = ", ".join(
-            estimated(each, "times") + (f" for prompts of {tokens:,} tokens" if tokens else "")
-            for tokens, each in shown.items()
-        )
-        sentences.append(
-            "The longest gap beside an injection, at the median against undisturbed time of the same "
-            f"length: {told}."
-        )
+        sentences.append(_longest(shown))
     for effect in one.effects:
         if effect.lost_ms_per_prompt_token.value is not None:
             each = "each stream" if effect.users is None else f"each of {effect.users} streams"
@@ -134,7 +154,9 @@ def inject_notes(
             "the answers that were still under way after its last phase, which are let run out."
         )
     for arm, one in injected.items():
-        notes += [_overlap_note(arm, effect) for effect in one.effects]
+        for effect in one.effects:
+            notes.append(_overlap_note(arm, effect))
+            notes += _pace_note(arm, effect)
         if arm in apart:
             notes.append(
                 f"{arm} sends injected prompts and background streams to different instances, so no "
@@ -153,6 +175,17 @@ def _overlap_note(arm: str, effect: Effect) -> str:
         f"{arm}{users}{told}: {effect.overlapped} of {effect.injections} injections overlapped{share}; "
         f"{stalls:,} gaps were stalls."
     )
+
+
+def _pace_note(arm: str, effect: Effect) -> list[str]:
+    if effect.pace is None or 1 / _PACE_CHANGED < effect.pace < _PACE_CHANGED:
+        return []
+    users = "" if effect.users is None else f" with {effect.users} background users"
+    return [
+        f"{arm}{users} changed its pace by itself: gaps outside of injections were {effect.pace:.2f} times as "
+        "long as in the baseline. Factors against the baseline, and lost_share, hold that too; the longest "
+        "gap beside an injection is compared with the time between injections and does not."
+    ]
 
 
 def estimated(estimate: Estimate, unit: str) -> str:

@@ -88,7 +88,7 @@ def _inject_factors(records: InterferenceRecords, arm: str, injected: Injected) 
             injected.longest_gap.value,
             injected.longest_gap.ci95,
             f"median over injections of the longest background gap beside each ({arm})",
-            f"spans as long in the baseline ({arm})",
+            f"undisturbed spans as long ({arm})",
         ),
         *(
             Factor.from_ratio(

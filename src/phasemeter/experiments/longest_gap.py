@@ -1,9 +1,11 @@
 """The longest gap beside an injection against the longest in undisturbed time of the same length.
 
 A span of time is likelier to meet a long gap than a short one, and the longer it is the longer the
-longest gap that it meets, with or without injection. So the baseline is cut into spans as long as the
+longest gap that it meets, with or without injection. So quiet time is cut into spans as long as the
 injections lasted, and compared is like with like: medians over injections and over spans. A median of
 longest gaps is not moved by a single hiccup of the machine, which a maximum or a 99th percentile is.
+Quiet is the time between injections, so that a machine that became slower or faster since the baseline did so
+on both sides; the baseline itself where injections leave too little between them.
 
 Injections whose times overlap are resampled together, and so are spans of one block of time.
 """
@@ -12,18 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from phasemeter.analysis.bootstrap import CONFIDENCE, MIN_BLOCKS, Quantile, ratio_interval
 from phasemeter.analysis.ramp_levels import Estimate
-from phasemeter.experiments.blocks import BLOCK_NS
 from phasemeter.experiments.exposure import Injection
-from phasemeter.experiments.inject_run import InjectRun
+from phasemeter.experiments.quiet_time import spans_before, spans_between
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from phasemeter.experiments.quiet_time import Block
 
     Times = npt.NDArray[np.int64]
     Values = npt.NDArray[np.float64]
@@ -41,10 +44,12 @@ class Compared:
     Attributes:
         injections: Those that overlapped the background for sure.
         spans: Gaps in ns of each undisturbed span, by block of time.
+        where: The spans lie `between` injections or `before` them, in the baseline; None without any.
     """
 
     injections: tuple[Injection, ...]
-    spans: tuple[tuple[Times, ...], ...]
+    spans: tuple[Block, ...]
+    where: Literal["between", "before"] | None
 
     @property
     def longest_ns(self) -> list[Times]:
@@ -52,32 +57,25 @@ class Compared:
         return [np.array([span.max() for span in block]) for block in self.spans]
 
 
-def compared(injections: Sequence[Injection]) -> Compared:
-    """Return one cell's injections with the spans of its runs' baselines."""
+def compared(injections: Sequence[Injection], all_injections: Sequence[Injection]) -> Compared:
+    """Return one cell's injections with undisturbed spans of its runs.
+
+    Args:
+        injections: The cell's.
+        all_injections: Those of all cells: what lies between them is quiet.
+    """
     sure = tuple(one for one in injections if one.overlapped)
     if not sure:
-        return Compared((), ())
+        return Compared((), (), None)
     span_ns = max(int(np.median([one.end_ns - one.start_ns for one in sure])), 1)
-    places = {(id(one.run), one.instance): (one.run, one.instance) for one in sure}
-    blocks: list[tuple[Times, ...]] = []
-    for run, instance in places.values():
-        blocks += _spans(run, instance, span_ns)
-    return Compared(sure, tuple(blocks))
-
-
-def _spans(run: InjectRun, instance: str, span_ns: int) -> list[tuple[Times, ...]]:
-    """Cut a baseline into whole spans, and return the gaps that overlap each, by block of time."""
-    mark = run.marks.get("baseline")
-    if mark is None:
-        return []
-    gaps = run.phase_gaps("baseline", instance)
-    blocks: dict[int, list[Times]] = {}
-    for number in range((mark.end_ns - mark.start_ns) // span_ns):
-        start_ns = mark.start_ns + number * span_ns
-        inside = gaps.overlapping(start_ns, start_ns + span_ns).lengths_ns
-        if inside.size:
-            blocks.setdefault(number * span_ns // BLOCK_NS, []).append(inside)
-    return [tuple(block) for block in blocks.values()]
+    places = {(id(one.run), one.instance): (one.run, one.instance) for one in sure}.values()
+    between = [
+        spans for place in places for spans in spans_between(*place, all_injections, span_ns)
+    ]
+    if len(between) >= MIN_BLOCKS:
+        return Compared(sure, tuple(between), "between")
+    before = [spans for place in places for spans in spans_before(*place, span_ns)]
+    return Compared(sure, tuple(before), "before" if before else None)
 
 
 def longest_gap_factor(cells: Sequence[Compared], *, tests: int = 1) -> Estimate:

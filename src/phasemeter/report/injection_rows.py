@@ -22,7 +22,7 @@ CELL_COLUMNS = (
 CELL_KEY = (
     "users: background users; n: prompts injected at once; overlap: injections that overlapped decoding\n"
     "streams, of all; gap: exposed background gaps, ms; longest: median over injections of the longest;\n"
-    "x undisturbed: that against as long a time in the baseline [95 % interval]"
+    "x undisturbed: that against as long a time between injections (or before them) [95 % interval]"
 )
 EFFECT_COLUMNS = (
     "users",
