@@ -54,7 +54,7 @@ _A_CLIENT = 500
 _BURSTS = 9
 _TRACED_LIMIT_BYTES = 20_000
 _TRACED_RUNS = 4
-_WAIT_S = 300.0
+_WAIT_S = 900.0
 _GAP_S = 0.25
 
 BODY: dict[str, Any] = {

@@ -15,7 +15,7 @@ from contextlib import suppress
 from phasemeter.testing import chat_events
 
 TOKENS = 8
-_WAIT_S = 300.0
+_WAIT_S = 900.0
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 

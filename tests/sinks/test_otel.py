@@ -384,3 +384,37 @@ def test_an_unknown_setting_is_refused():
         UsageError, match=r"semconv: '2' is not known; accepted: 0\.1\.0, 1\.41, both"
     ):
         otel.OtelSink(semconv="2")
+
+
+def test_the_longest_gap_of_a_response_points_to_its_span():
+    """Every gap is counted; of the samples a chunk one carries the span, those a response all do."""
+    telemetry = Telemetry()
+    info = request()
+    events = tuple(
+        TokenEvent(info.started_ns + t_ms * MS, "content", 1, read)
+        for read, t_ms in enumerate((40, 60, 300, 321, 345))
+    )
+
+    telemetry.run(info, events=events)
+    metrics = telemetry.metrics
+    (gaps,) = metrics["gen_ai.client.inference.time_per_output_chunk"].data.data_points
+    (first,) = metrics["phasemeter.client.time_to_first_token"].data.data_points
+
+    assert (gaps.count, round(gaps.sum, 9)) == (4, 0.305)
+    assert [one.value for one in gaps.exemplars] == [0.24]
+    span_id = telemetry.spans["chat m"].context.span_id
+    assert [one.span_id for one in (*gaps.exemplars, *first.exemplars)] == [span_id] * 2
+
+
+async def test_a_long_response_is_told_in_a_turn_of_its_own():
+    """So that the end of its stream holds the loop for little; closing tells what waits."""
+    telemetry = Telemetry()
+
+    telemetry.run(kinds=("content",) * 600)
+    before = telemetry.spans
+    telemetry.sink.close()
+
+    assert not before
+    assert set(telemetry.spans) == {"chat m", "prefill", "decode"}
+    (gaps,) = telemetry.metrics["gen_ai.client.inference.time_per_output_chunk"].data.data_points
+    assert gaps.count == 599
