@@ -61,6 +61,7 @@ def timed_stream(chunks: list[bytes], sinks: list[phasemeter.Sink], *, decode: b
     assert call is not None
     call.meter.on_headers(1, 200, {})
     call.source = Reads()
+    call.consumer.supposes = False
     if not decode:
         call.meter.digest = lambda: None  # type: ignore[method-assign]
         call.on_end = lambda: None  # type: ignore[method-assign]

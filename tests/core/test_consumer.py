@@ -16,7 +16,7 @@ def consumer_view(stamps_ns, handed_ns, asked_ns, *, supposes=True):
         consumer.stamps_ns.append(stamp_ns)
         consumer.handed_ns.append(given_ns)
         consumer.digest()  # at any time: before the application asks, too
-        consumer.asked_ns += asked_ns[chunk : chunk + 1]
+        consumer.kept_ns += [asked - given_ns for asked in asked_ns[chunk : chunk + 1]]
     consumer.digest()
     consumer.digest()
     return consumer.waits_ns, consumer.limited_reads
@@ -46,10 +46,10 @@ def test_the_waits_are_the_same_where_nothing_is_to_be_supposed(chunks, given_ba
     consumer = Consumer()
     consumer.supposes = False
     consumer.stamps_ns += stamps
-    consumer.handed_ns += stamps
-    consumer.asked_ns += asked[:given_back]
+    kept = [asked - given for asked, given in zip(asked, stamps, strict=False)]
+    consumer.kept_ns += kept[:given_back]
     consumer.digest()
-    consumer.asked_ns += asked[given_back:]
+    consumer.kept_ns += kept[given_back:]
     consumer.digest()
 
     assert consumer_view(stamps, stamps, asked, supposes=False)[0] == waits_ns
@@ -101,7 +101,7 @@ def test_an_owner_who_knows_which_bytes_waited_leaves_nothing_to_suppose():
     consumer = Consumer()
     consumer.stamps_ns += [100 * MS, 150 * MS]
     consumer.handed_ns += [100 * MS, 150 * MS]
-    consumer.asked_ns += [149 * MS + 900_000]
+    consumer.kept_ns += [49 * MS + 900_000]
     consumer.digest()
     assert consumer.limited_reads == {1}
 

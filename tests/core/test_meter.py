@@ -173,7 +173,7 @@ def test_what_the_owner_sets_stands_in_the_timeline():
     meter.consumer = Consumer()
     meter.consumer.stamps_ns += [4, 5]
     meter.consumer.handed_ns += [4, 5]
-    meter.consumer.asked_ns += [11, 13]
+    meter.consumer.kept_ns += [7, 8]
     leg = Leg("prefill", 0, 1, 2)
     meter.legs.append(leg)
     meter.stamp_source = "kernel"

@@ -86,7 +86,7 @@ class PulledStream:
                 self._start(now_ns)
             return
         if self._consumer.handed_ns:
-            self._consumer.asked_ns.append(now_ns)
+            self._consumer.kept_ns.append(now_ns - self._consumer.handed_ns[-1])
         if not self._pulls % _DIGEST_EVERY:
             with guard("decoding an iteration"):
                 self._meter.digest()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from operator import sub
+from collections.abc import Callable, Collection
 
 from phasemeter.core.clock import NS_PER_MS
 
@@ -11,7 +10,7 @@ _THERE_ALREADY_NS = NS_PER_MS
 
 
 class Consumer:
-    """Follows an application's pulls. `stamps_ns`, `handed_ns` and `asked_ns` are appended by the owner.
+    """Follows an application's pulls. `stamps_ns`, `handed_ns` and `kept_ns` are appended by the owner.
 
     A read is limited by the consumer where its bytes had been waiting for the application to ask: they
     came within 1 ms of the asking, and the application had been away for half of the gap or more. Where
@@ -23,8 +22,8 @@ class Consumer:
 
     Attributes:
         stamps_ns: Time of the read of each chunk; chunks of one read have the same.
-        handed_ns: When each chunk was handed to the application.
-        asked_ns: When the application asked for the chunk after it; may be one shorter.
+        handed_ns: When each chunk was handed to the application; needed only while `supposes`.
+        kept_ns: How long the application kept each chunk, until it asked for the next; may be one shorter.
         waits_ns: How long the application kept the chunks of each read, in order of the reads.
         supposes: Limited reads are told from the times of the pulls; False where the owner knows better.
     """
@@ -32,13 +31,18 @@ class Consumer:
     def __init__(self, stamps_ns: list[int] | None = None) -> None:
         self.stamps_ns = [] if stamps_ns is None else stamps_ns
         self.handed_ns: list[int] = []
-        self.asked_ns: list[int] = []
+        self.kept_ns: list[int] = []
         self.waits_ns: list[int] = []
         self.supposes = True
         self._limited_reads: set[int] = set()
         self._chunk = 0
         self._read = -1
         self._last_ns: int | None = None
+
+    @property
+    def handed(self) -> Callable[[int], None] | None:
+        """Takes the time at which a chunk was handed over; None where that is not needed."""
+        return self.handed_ns.append if self.supposes else None
 
     @property
     def limited_reads(self) -> Collection[int]:
@@ -51,18 +55,17 @@ class Consumer:
         Args:
             least: Do nothing if fewer chunks were appended since the last time.
         """
-        if len(self.stamps_ns) - self._chunk < least:
+        stamps_ns, kept_ns = self.stamps_ns, self.kept_ns
+        if len(stamps_ns) - self._chunk < least:
             return
-        stamps_ns, handed_ns, asked_ns = self.stamps_ns, self.handed_ns, self.asked_ns
-        new_ns = stamps_ns[self._chunk : len(asked_ns)]
+        new_ns = stamps_ns[self._chunk : len(kept_ns)]
         if (
             not self.supposes
             and self._read + 1 == len(self.waits_ns)
             and len({self._last_ns, *new_ns}) > len(new_ns)
         ):
             # The usual case: each chunk came in a read of its own.
-            chunks = slice(self._chunk, self._chunk + len(new_ns))
-            self.waits_ns += map(sub, asked_ns[chunks], handed_ns[chunks])
+            self.waits_ns += kept_ns[self._chunk : self._chunk + len(new_ns)]
             self._chunk += len(new_ns)
             self._read += len(new_ns)
             self._last_ns = new_ns[-1] if new_ns else self._last_ns
@@ -71,20 +74,20 @@ class Consumer:
         for chunk in range(self._chunk, len(stamps_ns)):
             stamp_ns = stamps_ns[chunk]
             if stamp_ns != last_ns:
-                if (
-                    last_ns is not None
-                    and 0 <= stamp_ns - asked_ns[chunk - 1] < _THERE_ALREADY_NS
-                    and 2 * waits_ns[read] >= stamp_ns - last_ns
-                ):
-                    self._limited_reads.add(read + 1)
+                if self.supposes and last_ns is not None:
+                    asked_ns = self.handed_ns[chunk - 1] + kept_ns[chunk - 1]
+                    if (
+                        0 <= stamp_ns - asked_ns < _THERE_ALREADY_NS
+                        and 2 * waits_ns[read] >= stamp_ns - last_ns
+                    ):
+                        self._limited_reads.add(read + 1)
                 read += 1
                 last_ns = stamp_ns
-            if chunk >= len(asked_ns):
+            if chunk >= len(kept_ns):
                 break  # the application has it still
-            wait_ns = asked_ns[chunk] - handed_ns[chunk]
             if read < len(waits_ns):
-                waits_ns[read] += wait_ns
+                waits_ns[read] += kept_ns[chunk]
             else:
-                waits_ns.append(wait_ns)
+                waits_ns.append(kept_ns[chunk])
             self._chunk = chunk + 1
         self._read, self._last_ns = read, last_ns

@@ -168,14 +168,18 @@ class StreamMeter:
         assert self._framer is not None
         count = self._repeats.run(data, self._framer.end_mark)
         if count:
-            # A read number goes up where the time differs from the one before.
-            before = chain((self._read_ns,), times_ns)
-            reads = accumulate(map(ne, times_ns[:count], before), initial=self._read)
-            next(reads)
-            self._understood.repeat_run(times_ns[:count], list(reads))
+            taken_ns = times_ns[:count]
+            self._understood.repeat_run(taken_ns, self._reads_of(taken_ns))
             self._read = self._understood.reads[-1]
-            self._read_ns = times_ns[count - 1]
+            self._read_ns = taken_ns[-1]
         return count
+
+    def _reads_of(self, times_ns: Sequence[int]) -> Sequence[int]:
+        """Return the numbers of reads: one goes up where the time differs from the one before."""
+        if len({self._read_ns, *times_ns}) > len(times_ns):  # as it usually does
+            return range(self._read + 1, self._read + 1 + len(times_ns))
+        apart = map(ne, times_ns, chain((self._read_ns,), times_ns))
+        return list(accumulate(apart, initial=self._read))[1:]
 
     def _take_read(self, t_ns: int, data: bytes) -> bool:
         """Take one read; return True if a pattern was learned from it."""

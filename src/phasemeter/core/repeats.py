@@ -105,16 +105,10 @@ class Repeats:
         """
         if len(self._slots) != 1:
             return 0
-        ((value, was_empty, _, after, after_bytes),) = self._slots
+        ((value, was_empty, _, after, _),) = self._slots
         if value is not _STRING or was_empty:
             return 0
-        prefix, tail = self._prefix, after + end_mark
-        start, end = self._prefix_bytes, -after_bytes - len(end_mark)
-        texts: list[bytes] = []
-        for block in blocks:
-            if not (block.startswith(prefix) and block.endswith(tail)):
-                break
-            texts.append(block[start:end])
+        texts = _texts_between(self._prefix, after + end_mark, blocks)
         if not texts or not all(texts):
             return 0
         together = _BETWEEN_TEXTS.join(texts)
@@ -159,3 +153,22 @@ class Repeats:
         self._slots = tuple(
             (*slot, after, len(after)) for slot, after in zip(slots, afters, strict=True)
         )
+
+
+def _texts_between(prefix: bytes, tail: bytes, blocks: Sequence[bytes]) -> list[bytes]:
+    """Return what stands between prefix and tail in the blocks up to the first that has not both."""
+    start, end = len(prefix), -len(tail)
+    count = len(blocks)
+    while count and not (blocks[count - 1].endswith(tail) and blocks[count - 1].startswith(prefix)):
+        count -= 1  # what ends a response
+    texts = [block[start:end] for block in blocks[:count]]
+    # Put together again, they are the same bytes, and as many: so no block has anything else.
+    again = b"".join((prefix, (tail + prefix).join(texts), tail))
+    if all(texts) and again == b"".join(blocks[:count]):
+        return texts
+    texts = []
+    for block in blocks[:count]:
+        if not (block.startswith(prefix) and block.endswith(tail)):
+            break
+        texts.append(block[start:end])
+    return texts

@@ -142,10 +142,18 @@ class Timeline:
     server: Mapping[str, float] = field(default_factory=dict)
     _columns: TokenEvents = field(init=False, repr=False, compare=False)
     _gaps: _Gaps | None = field(default=None, init=False, repr=False, compare=False)
+    _ordered_gaps_ns: Sequence[int] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         """Keep the events by columns, whatever they came in."""
         object.__setattr__(self, "_columns", TokenEvents.of(self.events))
+
+    @property
+    def columns(self) -> TokenEvents:
+        """The events, by columns."""
+        return self._columns
 
     @property
     def first_token_ns(self) -> int | None:
@@ -156,7 +164,11 @@ class Timeline:
     @property
     def first_answer_ns(self) -> int | None:
         """First generated token of kind content."""
-        return next((event.t_ns for event in self.events if event.kind == "content"), None)
+        columns = self._columns
+        try:
+            return columns.times_ns[columns.kinds.index("content")]
+        except ValueError:
+            return None
 
     @property
     def last_token_ns(self) -> int | None:
@@ -214,6 +226,14 @@ class Timeline:
     def gaps_ns(self) -> Sequence[int]:
         """Return the gaps of the stream in ns: those of `gaps` that no consumer limited."""
         return self._worked_out().unlimited_ns
+
+    def ordered_gaps_ns(self) -> Sequence[int]:
+        """Return those of `gaps_ns` in order of length, shortest first."""
+        ordered_ns = self._ordered_gaps_ns
+        if ordered_ns is None:
+            ordered_ns = sorted(self.gaps_ns())
+            object.__setattr__(self, "_ordered_gaps_ns", ordered_ns)
+        return ordered_ns
 
     def all_gaps_ns(self) -> Sequence[int]:
         """Return all gaps in ns, those included that the consumer limited."""

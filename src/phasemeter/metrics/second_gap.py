@@ -15,12 +15,12 @@ from phasemeter.metrics.metric import Metric
 
 
 def _samples(timeline: Timeline) -> Iterable[int]:
-    if not timeline.streamed or len(timeline.events) < 2:
+    events = timeline.columns
+    if not timeline.streamed or len(events) < 2 or events.reads[0] == events.reads[1]:
         return ()
-    first, second = timeline.events[:2]
-    if first.read == second.read or second.consumer_limited:
+    if events.limited and events.limited[1]:
         return ()
-    return (second.t_ns - first.t_ns,)
+    return (events.times_ns[1] - events.times_ns[0],)
 
 
 SECOND_GAP = Metric(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from statistics import median_low
 
 from phasemeter.core.timeline import Timeline
 from phasemeter.metrics.metric import Metric
@@ -13,11 +12,13 @@ STALL_FACTOR = 5.0
 
 def stalls_ns(timeline: Timeline, factor: float = STALL_FACTOR) -> list[int]:
     """Return the gaps in ns that exceed `factor` times the stream's median gap, in order."""
-    gaps_ns = timeline.gaps_ns()
-    if not gaps_ns:
+    ordered_ns = timeline.ordered_gaps_ns()
+    if not ordered_ns:
         return []
-    limit_ns = factor * median_low(gaps_ns)
-    return [gap_ns for gap_ns in gaps_ns if gap_ns > limit_ns]
+    limit_ns = factor * ordered_ns[(len(ordered_ns) - 1) // 2]  # the lower median
+    if ordered_ns[-1] <= limit_ns:
+        return []
+    return [gap_ns for gap_ns in timeline.gaps_ns() if gap_ns > limit_ns]
 
 
 def _samples(timeline: Timeline) -> Iterable[int]:

@@ -21,11 +21,12 @@ def tokens_after_first_event(timeline: Timeline) -> int | None:
     without text).
     """
     output_tokens = timeline.usage.output_tokens
-    if output_tokens is None or not timeline.events:
+    events = timeline.columns
+    if output_tokens is None or not events:
         return None
-    first = timeline.events[0].tokens
+    first = events.tokens[0]
     if first is None:
-        textless = output_tokens - len(timeline.events)
+        textless = output_tokens - len(events)
         if textless not in (0, 1):
             return None
         first = 1

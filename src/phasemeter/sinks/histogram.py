@@ -56,17 +56,11 @@ def count_us(counts_of_us: Counter[int], values_ns: Iterable[int]) -> None:
     """
     values_us = [(value_ns + _HALF_US_NS) // NS_PER_US for value_ns in values_ns]
     if max(values_us, default=0) >= _EXACT_US:
-        values_us = [one if one < _EXACT_US else _coarse_us(one) for one in values_us]
-    if len(values_us) > 1:
-        counts_of_us.update(values_us)
-    else:
-        for value_us in values_us:
-            counts_of_us[value_us] += 1
-
-
-def _coarse_us(value_us: int) -> int:
-    dropped_bits = value_us.bit_length() - _KEPT_BITS
-    return value_us >> dropped_bits << dropped_bits
+        values_us = [
+            one if one < _EXACT_US else one >> (bits := one.bit_length() - _KEPT_BITS) << bits
+            for one in values_us
+        ]
+    counts_of_us.update(values_us)
 
 
 def record_counts(histogram: HdrHistogram, counts_of_us: Mapping[int, int]) -> int:

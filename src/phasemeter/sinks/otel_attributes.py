@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
 
 from phasemeter.core.timeline import Outcome, Timeline
 from phasemeter.sinks import semconv as names
@@ -11,17 +13,30 @@ from phasemeter.transports.request import RequestInfo
 
 def request_attributes(request: RequestInfo) -> Mapping[str, str | int]:
     """Return the attributes that are known before the response (a sampler sees these)."""
+    return _attributes(
+        request.operation,
+        request.provider,
+        request.model,
+        request.server_address,
+        request.server_port,
+    )
+
+
+@lru_cache(maxsize=256)
+def _attributes(
+    operation: str, provider: str, model: str | None, address: str | None, port: int | None
+) -> Mapping[str, str | int]:
     attributes: dict[str, str | int] = {
-        names.OPERATION_NAME: request.operation,
-        names.PROVIDER_NAME: request.provider,
+        names.OPERATION_NAME: operation,
+        names.PROVIDER_NAME: provider,
     }
-    if request.model is not None:
-        attributes[names.REQUEST_MODEL] = request.model
-    if request.server_address is not None:
-        attributes[names.SERVER_ADDRESS] = request.server_address
-        if request.server_port is not None:
-            attributes[names.SERVER_PORT] = request.server_port
-    return attributes
+    if model is not None:
+        attributes[names.REQUEST_MODEL] = model
+    if address is not None:
+        attributes[names.SERVER_ADDRESS] = address
+        if port is not None:
+            attributes[names.SERVER_PORT] = port
+    return MappingProxyType(attributes)
 
 
 def error_type_of(timeline: Timeline) -> str | None:

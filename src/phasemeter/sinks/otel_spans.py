@@ -81,7 +81,8 @@ def _phase(tracer: trace.Tracer, name: str, start_ns: int, parent: Context) -> t
 
 def _reasoning_end_ns(timeline: Timeline) -> int | None:
     """Return when reasoning gave way to the answer; the last token where no answer came."""
-    if not timeline.events or timeline.events[0].kind != "reasoning":
+    kinds = timeline.columns.kinds
+    if not kinds or kinds[0] != "reasoning":
         return None
     after = (event.t_ns for event in timeline.events if event.kind != "reasoning")
     return next(after, timeline.last_token_ns)
@@ -89,47 +90,59 @@ def _reasoning_end_ns(timeline: Timeline) -> int | None:
 
 def _attributes(request: RequestInfo, timeline: Timeline) -> Attributes:
     usage = timeline.usage
-    found: dict[str, str | int | float | bool | Sequence[str] | None] = {
+    found: dict[str, str | int | float | bool | Sequence[str]] = {
         **request_attributes(request),
-        names.REQUEST_STREAM: request.streamed or None,
-        names.RESPONSE_MODEL: timeline.response_model,
-        names.RESPONSE_FINISH_REASONS: (
-            [timeline.finish_reason] if timeline.finish_reason else None
-        ),
-        names.USAGE_INPUT_TOKENS: usage.input_tokens,
-        names.USAGE_OUTPUT_TOKENS: usage.output_tokens,
-        names.USAGE_CACHE_READ_INPUT_TOKENS: usage.cached_input_tokens,
-        names.USAGE_REASONING_OUTPUT_TOKENS: usage.reasoning_tokens,
-        names.HTTP_STATUS_CODE: timeline.http_status,
         names.STAMP_SOURCE: timeline.stamp_source,
         names.OUTCOME: timeline.outcome.value,
-        names.ERROR_TYPE: error_type_of(timeline),
-        names.TOKEN_COUNT_SOURCE: _token_count_source(timeline),
     }
+    if request.streamed:
+        found[names.REQUEST_STREAM] = True
+    if timeline.finish_reason:
+        found[names.RESPONSE_FINISH_REASONS] = (timeline.finish_reason,)
+    told = (
+        (names.RESPONSE_MODEL, timeline.response_model),
+        (names.USAGE_INPUT_TOKENS, usage.input_tokens),
+        (names.USAGE_OUTPUT_TOKENS, usage.output_tokens),
+        (names.USAGE_CACHE_READ_INPUT_TOKENS, usage.cached_input_tokens),
+        (names.USAGE_REASONING_OUTPUT_TOKENS, usage.reasoning_tokens),
+        (names.HTTP_STATUS_CODE, timeline.http_status),
+        (names.ERROR_TYPE, error_type_of(timeline)),
+        (names.TOKEN_COUNT_SOURCE, _token_count_source(timeline)),
+    )
+    found.update((name, value) for name, value in told if value is not None)
     if timeline.streamed:
-        gaps_ns, start_ns = sorted(timeline.gaps_ns()), timeline.started_ns
-        found[names.RESPONSE_TIME_TO_FIRST_CHUNK] = _between_s(start_ns, timeline.first_event_ns)
-        found[names.TIME_TO_FIRST_TOKEN] = _between_s(start_ns, timeline.first_token_ns)
-        found[names.TIME_TO_FIRST_ANSWER] = _between_s(start_ns, timeline.first_answer_ns)
-        if gaps_ns:
-            found[names.GAP_P50] = _rank_s(gaps_ns, 50)
-            found[names.GAP_P99] = _rank_s(gaps_ns, 99)
-            found[names.GAP_MAX] = gaps_ns[-1] / 1e9
-        found[names.COALESCED_EVENTS] = timeline.coalesced_events
-        found[names.CONSUMER_LIMITED_GAPS] = timeline.consumer_limited_gaps
+        _add_times(found, timeline)
     for name, value in timeline.tags.items():
         found[names.TAG_PREFIX + name] = value
-    return {name: value for name, value in found.items() if value is not None}
+    return found
+
+
+def _add_times(
+    found: dict[str, str | int | float | bool | Sequence[str]], timeline: Timeline
+) -> None:
+    start_ns = timeline.started_ns
+    for name, end_ns in (
+        (names.RESPONSE_TIME_TO_FIRST_CHUNK, timeline.first_event_ns),
+        (names.TIME_TO_FIRST_TOKEN, timeline.first_token_ns),
+        (names.TIME_TO_FIRST_ANSWER, timeline.first_answer_ns),
+    ):
+        if end_ns is not None:
+            found[name] = (end_ns - start_ns) / 1e9
+    gaps_ns = timeline.ordered_gaps_ns()
+    if gaps_ns:
+        found[names.GAP_P50] = _rank_s(gaps_ns, 50)
+        found[names.GAP_P99] = _rank_s(gaps_ns, 99)
+        found[names.GAP_MAX] = gaps_ns[-1] / 1e9
+    found[names.COALESCED_EVENTS] = timeline.coalesced_events
+    limited = timeline.consumer_limited_gaps
+    if limited is not None:
+        found[names.CONSUMER_LIMITED_GAPS] = limited
 
 
 def _token_count_source(timeline: Timeline) -> str | None:
     if timeline.usage.output_tokens is not None:
         return "usage"
     return "events" if timeline.events else None
-
-
-def _between_s(start_ns: int, end_ns: int | None) -> float | None:
-    return None if end_ns is None else (end_ns - start_ns) / 1e9
 
 
 def _rank_s(ordered_ns: Sequence[int], percent: int) -> float:

@@ -193,6 +193,10 @@ class KernelStream(_KernelStamped):
         stream._left = tls.decrypt(b"")
         return stream
 
+    def close(self) -> None:
+        """Close the inner stream."""
+        cast(NetworkStream, self.inner).close()
+
     def get_extra_info(self, info: str) -> object:
         """Return the inner stream's information, but for what is known here."""
         return self._extra_info(info, holds_data=False)

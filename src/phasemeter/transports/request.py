@@ -154,16 +154,17 @@ def describe(
     """Return what is known of a request; its body is looked at for `model` and `stream` only."""
     body = _body(request)
     url = request.url
+    path = url.path
     return RequestInfo(
         request_id=new_request_id(),
         dialect=dialect.name,
         operation=dialect.operation,
         provider=provider_of(url.host, dialect.name),
-        model=requested_model(url.path, body),
+        model=requested_model(path, body),
         server_address=url.host or None,
         server_port=url.port or _DEFAULT_PORTS.get(url.scheme),
         started_ns=started_ns,
-        streamed=asks_for_stream(url.path, body),
+        streamed=asks_for_stream(path, body),
         tags=tags,
     )
 

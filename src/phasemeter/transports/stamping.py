@@ -109,7 +109,11 @@ def away_ns(inner: NetworkStream | AsyncNetworkStream, since_last_ns: int) -> in
 
 
 class Stamped:
-    """Times of one connection; everything that is not timed goes to the inner stream."""
+    """Times of one connection.
+
+    Without a `__getattr__` for what else an inner stream may have: Python reads every attribute of such
+    an object the slow way, several a chunk. The five methods are all that a network stream is.
+    """
 
     def __init__(self, inner: object, now_ns: Callable[[], int]) -> None:
         self.inner = inner
@@ -118,9 +122,6 @@ class Stamped:
         self.last_write_ns: int | None = None
         self.connected_ns: int | None = now_ns()
         self._waited_ns: dict[int, int] = {}
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.inner, name)
 
     @property
     def stamp_source(self) -> StampSource:
