@@ -53,6 +53,23 @@ def test_gaps_and_coalesced_events_are_all_events_but_the_first(steps):
     assert len(list(timeline.gaps())) + timeline.coalesced_events == len(events) - 1
 
 
+@given(st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.booleans()), max_size=30))
+def test_gaps_are_those_that_a_consumer_limited_and_the_others(steps):
+    """Worked out by columns; one by one they are the same."""
+    events, t_ns, read = [], 0, 0
+    for step_ns, same, limited in steps:
+        t_ns, read = (t_ns, read) if same else (t_ns + step_ns, read + 1)
+        events.append(TokenEvent(t_ns, "content", None, read, limited))
+    timeline = make_timeline(events)
+
+    free_ns = [gap_ns for gap_ns, later in timeline.gaps() if not later.consumer_limited]
+    assert list(timeline.gaps_ns()) == free_ns
+    assert list(timeline.ordered_gaps_ns()) == sorted(free_ns)
+    assert list(timeline.limited_gaps_ns()) == [
+        gap_ns for gap_ns, later in timeline.gaps() if later.consumer_limited
+    ]
+
+
 def test_a_shifted_timeline_has_every_instant_moved_and_every_duration_kept():
     leg = Leg("prefill", 5, None, 9)
     timeline = make_timeline(

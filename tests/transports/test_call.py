@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from phasemeter.core.meter import StreamEnd, StreamMeter
 from phasemeter.core.token_events import TokenEvent
@@ -46,3 +48,27 @@ def test_a_kernel_stamp_of_an_event_that_came_alone_is_its_arrival():
 def test_the_first_read_has_no_gap():
     timeline = timeline_of("recv", (20, 0), (20, 0), (40, 1))
     assert limited(timeline, {20: 100}) == [False, False, False]
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 30), st.booleans(), st.none() | st.integers(1, 40)))
+
+
+@given(STEPS, st.sampled_from(["recv", "kernel"]))
+def test_each_event_is_judged_by_the_last_one_of_an_earlier_read(steps, source):
+    """As one would look at them one by one; a read's events have its time."""
+    events, waited_ms, t_ms, read = [], {}, 0, 0
+    for step_ms, same, away_ms in steps:
+        t_ms, read = (t_ms, read) if same else (t_ms + step_ms, read + 1)
+        events.append((t_ms, read))
+        if away_ms is not None:
+            waited_ms[t_ms] = away_ms
+
+    expected = []
+    for t_ms, read in events:
+        earlier_ms = [t for t, other in events if other < read]
+        alone = [other for _, other in events].count(read) == 1
+        gap_ms = t_ms - earlier_ms[-1] if earlier_ms else 0
+        within = 0 < gap_ms <= 2 * waited_ms.get(t_ms, 0)
+        expected.append(within and not (source == "kernel" and alone))
+
+    assert limited(timeline_of(source, *events), waited_ms) == expected

@@ -13,6 +13,7 @@ import trio
 
 from phasemeter.testing import FakeClock
 from phasemeter.transports import read_queue
+from phasemeter.transports.read_ahead import ReadAhead
 from phasemeter.transports.stamping import AsyncStampedStream
 
 MS = 1_000_000
@@ -114,6 +115,51 @@ async def test_a_consumer_that_keeps_up_reads_by_itself(stream):
         await stream.read(100)
         assert not others()
     assert stream.inner.reads == 21
+
+
+async def test_a_consumer_that_has_always_come_back_is_looked_after_all_the_same(
+    stream, clock, monkeypatch
+):
+    """Not at every read any more; but when it goes away, arrivals are stamped within milliseconds."""
+    loop, checks = asyncio.get_running_loop(), []
+    check = ReadAhead.check
+    monkeypatch.setattr(ReadAhead, "check", lambda self: checks.append(1) or check(self))
+    for _ in range(2000):
+        loop.call_soon(stream.inner.arrive, b"x")
+        await stream.read(100)
+    assert not others()
+    assert len(checks) < 1000
+
+    async with asyncio.timeout(10):
+        while not others():  # noqa: ASYNC110  what the consumer does instead of reading
+            await asyncio.sleep(0.001)
+    for data in (b"a", b"b"):
+        await turns()
+        clock.advance_ms(20)
+        stream.inner.arrive(data)
+    await turns()
+    clock.advance_ms(1000)
+
+    got = [(await stream.read(100), stream.last_read_ns) for _ in range(2)]
+    assert got == [(b"a", 20 * MS), (b"b", 40 * MS)]
+    assert not stream.waited_ns
+
+
+async def test_what_came_before_such_a_consumer_was_missed_may_have_waited(stream, clock):
+    """Its arrival is not known, and that is said."""
+    loop = asyncio.get_running_loop()
+    for _ in range(20):
+        loop.call_soon(stream.inner.arrive, b"x")
+        await stream.read(100)
+    clock.advance_ms(1)
+    stream.inner.arrive(b"a")
+    async with asyncio.timeout(10):
+        while not others() and stream.inner.arrived:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    await turns()
+
+    assert await stream.read(100) == b"a"
+    assert list(stream.waited_ns) == [stream.last_read_ns]
 
 
 async def test_an_outstanding_read_is_adopted(stream, clock):

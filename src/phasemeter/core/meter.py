@@ -32,7 +32,7 @@ from phasemeter.core.timeline import Leg, Outcome, StampSource, Timeline
 from phasemeter.core.understood import Understood
 
 _MAX_ERROR_BODY_BYTES = 65_536
-_CONSUMER_CHUNKS = 512
+_CONSUMER_CHUNKS = 64
 
 
 class StreamEnd(Enum):

@@ -72,12 +72,13 @@ class Leg:
 
 
 class _Gaps(NamedTuple):
-    """The gaps of a response, worked out once: all of them, and those that no consumer limited."""
+    """The gaps of a response, worked out once: all, those that no consumer limited, and the others."""
 
     all_ns: Sequence[int]
     later: Sequence[int]  # index of the later event of each
     unlimited_ns: Sequence[int]
     unlimited_tokens: Sequence[int | None]  # tokens of the later event of each
+    limited_ns: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +240,10 @@ class Timeline:
         """Return all gaps in ns, those included that the consumer limited."""
         return self._worked_out().all_ns
 
+    def limited_gaps_ns(self) -> Sequence[int]:
+        """Return the gaps in ns that the consumer limited."""
+        return self._worked_out().limited_ns
+
     def gap_tokens(self) -> Sequence[int | None]:
         """Return how many tokens came with the later event of each of `gaps_ns`, where that is told."""
         return self._worked_out().unlimited_tokens
@@ -264,7 +269,13 @@ def _gaps_of(events: TokenEvents) -> _Gaps:
     if not any(limited):
         return _Gaps(all_ns, later, all_ns, later_tokens)
     free = list(map(not_, compress(islice(limited, 1, None), apart)))
-    return _Gaps(all_ns, later, list(compress(all_ns, free)), list(compress(later_tokens, free)))
+    return _Gaps(
+        all_ns,
+        later,
+        list(compress(all_ns, free)),
+        list(compress(later_tokens, free)),
+        list(compress(all_ns, map(not_, free))),
+    )
 
 
 def shifted(timeline: Timeline, by_ns: int) -> Timeline:

@@ -92,7 +92,7 @@ class Understood:
             self.kinds,
             self._counted() if is_counted else self.tokens,
             self.reads,
-            [read in limited_reads for read in self.reads] if limited_reads else (),
+            list(map(limited_reads.__contains__, self.reads)) if limited_reads else (),
         )
 
     def _counted(self) -> list[int | None]:

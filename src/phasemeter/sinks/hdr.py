@@ -201,7 +201,7 @@ class HdrSink:
 def _limited_ns(timeline: Timeline) -> Iterable[int]:
     if not timeline.streamed or not timeline.consumer_limited_gaps:
         return ()
-    return [gap_ns for gap_ns, later in timeline.gaps() if later.consumer_limited]
+    return timeline.limited_gaps_ns()
 
 
 _SAMPLES: tuple[tuple[str, Callable[[Timeline], Iterable[int]]], ...] = tuple(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import compress, count
 from typing import Protocol
 
 from phasemeter.core.consumer import Consumer
@@ -197,20 +198,19 @@ def judged(timeline: Timeline, waited_ns: Mapping[int, int]) -> TokenEvents:
     A gap is limited where bytes waited in the socket and the consumer was away for half of it or more.
     A kernel stamp is that of a read's last bytes, and so it is right for an event that came alone.
     """
-    events = TokenEvents.of(timeline.events)
-    in_read = Counter(events.reads)
+    events = timeline.columns
+    times_ns, reads = events.times_ns, events.reads
     alone_is_exact = timeline.stamp_source == "kernel"
-    limited: list[bool] = []
-    before_ns: int | None = None
-    last: tuple[int, int] | None = None
-    for t_ns, read in zip(events.times_ns, events.reads, strict=True):
-        if last is not None and last[1] != read:
-            before_ns = last[0]
-        away_ns = waited_ns.get(t_ns, 0)
-        limited.append(
-            before_ns is not None
-            and 0 < t_ns - before_ns <= 2 * away_ns
-            and not (alone_is_exact and in_read[read] == 1)
+    limited = [False] * len(events)
+    for index in compress(count(), map(waited_ns.__contains__, times_ns)):
+        read = reads[index]
+        before = bisect_left(reads, read) - 1  # the last event of an earlier read
+        if before < 0:
+            continue
+        is_last = index + 1 == len(reads) or reads[index + 1] != read
+        is_alone = before == index - 1 and is_last
+        gap_ns = times_ns[index] - times_ns[before]
+        limited[index] = 0 < gap_ns <= 2 * waited_ns[times_ns[index]] and not (
+            alone_is_exact and is_alone
         )
-        last = t_ns, read
-    return TokenEvents(events.times_ns, events.kinds, events.tokens, events.reads, limited)
+    return TokenEvents(times_ns, events.kinds, events.tokens, reads, limited)
