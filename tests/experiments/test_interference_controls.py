@@ -1,5 +1,6 @@
 """Verdicts that must come out every time, on engines that are simulated step by step."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -75,6 +76,16 @@ def test_an_engine_that_changes_its_pace_as_injection_begins_misleads_nobody(pac
     engine = replace(ROUGH, pace=pace)
 
     assert {one.kind for one in verdicts(engine, range(8), prompt_tokens=(tokens,))} == {kind}
+
+
+def test_an_engine_that_stands_still_now_and_then_makes_no_interference():
+    """Half a second, about every second: what such a stop catches several prompts of counts once."""
+    engine = Engine(step_ms=25.0, drift=0.3, hiccup_rate=0.03, hiccup_ms=500.0)
+
+    kinds = Counter(one.kind for one in verdicts(engine, prompt_tokens=(1,), injections_per_s=4.0))
+
+    assert kinds["interference"] == 0
+    assert kinds["none"] >= 16  # others may be undecided
 
 
 def test_a_change_of_pace_is_told():

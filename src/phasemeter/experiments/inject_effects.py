@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -53,14 +53,16 @@ class Injected:
 
     Attributes:
         overlap: How far injections and background overlapped.
+        apart: Episodes of injections that overlapped the background: those whose times overlap are one.
         cells: The grid.
         effects: All injections, by number of background users.
         longest_gap: The longest gap beside an injection against undisturbed time, over all cells.
-        by_length: The same by prompt length, for those with enough injections (over all lengths, by
-            0, where none has); intervals hold for all of them together. The verdict rests on these.
+        by_length: The same by prompt length, for those with 5 episodes (over all lengths, by 0, where none
+            has them); intervals hold for all of them together. The verdict rests on these.
     """
 
     overlap: Overlap
+    apart: int
     cells: tuple[Cell, ...]
     effects: tuple[Effect, ...]
     longest_gap: Estimate
@@ -85,6 +87,7 @@ def injected_on(
     sides = {key: compared(members, injections) for key, members in cells.items()}
     return Injected(
         overlap=overlap_of(arm, runs, injections),
+        apart=_apart(one for one in injections if one.overlapped),
         cells=tuple(
             _cell(arm, key, members, sides[key], runs, alone_ns.get(key[1], ()))
             for key, members in cells.items()
@@ -102,6 +105,11 @@ def _users(run: InjectRun) -> int:
     return run.users
 
 
+def _apart(injections: Iterable[Injection]) -> int:
+    """Return how many episodes some injections make."""
+    return len({one.key for one in injections})
+
+
 def _cell_of(one: Injection) -> tuple[int, int, int]:
     return one.run.users, one.prompt_tokens, one.together
 
@@ -113,7 +121,7 @@ def _by_length(sides: Mapping[tuple[int, int, int], Compared]) -> dict[int, Esti
     enough = {
         tokens: members
         for tokens, members in sorted(lengths.items())
-        if sum(len(member.injections) for member in members) >= MIN_INJECTIONS
+        if _apart(one for member in members for one in member.injections) >= MIN_INJECTIONS
     } or {0: list(sides.values())}
     return {
         tokens: longest_gap_factor(members, tests=len(enough)) for tokens, members in enough.items()

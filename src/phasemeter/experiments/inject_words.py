@@ -37,6 +37,12 @@ def reason_against(
 
 def _too_little(arm: str, one: Injected) -> str | None:
     """Return why the injections do not tell interference from none, or None where they do."""
+    if one.apart < MIN_INJECTIONS:
+        return (
+            f"Invalid: the {len(one.overlap.exposures)} injections on {arm} ran into each other and are no "
+            f"more than {one.apart} apart; at least {MIN_INJECTIONS} are needed. Inject less often; where "
+            "prompts are answered fast when alone, the server stood still for a while."
+        )
     if not any(each.ci95 for each in one.by_length.values()):
         return (
             f"Invalid: there is too little undisturbed time of the background streams on {arm} to "
