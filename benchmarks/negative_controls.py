@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from phasemeter.analysis.finding import Finding
+from phasemeter.analysis.finding import Factor, Finding
+from phasemeter.analysis.injection import Spread
 from phasemeter.analysis.records import RunRecords, load_run
 from phasemeter.experiments.carry_out import carry_out
 from phasemeter.experiments.interference import analyse
@@ -103,6 +104,28 @@ class Outcome:
     finding: Finding
     truly_overlapped: int
 
+    @property
+    def factor(self) -> Factor:
+        """The longest gap beside an injection against undisturbed time."""
+        return next(f for f in self.finding.factors if f.name.endswith("longest_exposed_gap"))
+
+    @property
+    def gaps_before_ms(self) -> Spread:
+        """Gaps of the baseline, which tell how busy the machine was with other things."""
+        return self.finding.cells[0].baseline_gap_ms
+
+    def __str__(self) -> str:
+        """All in one line."""
+        factor, gaps = self.factor, self.gaps_before_ms
+        told = "no factor"
+        if factor.value is not None:
+            told = f"factor {factor.value:.2f}"
+            told += f" [{factor.ci95[0]:.2f}, {factor.ci95[1]:.2f}]" if factor.ci95 else ""
+        return (
+            f"{self.finding.verdict.kind}; {told}; {self.truly_overlapped} prompts read beside a stream; "
+            f"gaps before p50 {gaps.p50 or math.nan:.1f}, p99 {gaps.p99 or math.nan:.1f} ms"
+        )
+
 
 def outcomes(control: Control, repeats: int, folder: Path) -> Iterator[Outcome]:
     """Start an engine, run a control on it a number of times, each with a seed of its own."""
@@ -168,40 +191,38 @@ def main() -> int:
     names = arguments.controls.split(",")
     if unknown := set(names).difference(CONTROLS):
         parser.error(f"--controls: {', '.join(unknown)}; accepted: {', '.join(CONTROLS)}")
-    rows = []
+    found: dict[str, list[Outcome]] = {name: [] for name in names}
     with tempfile.TemporaryDirectory(prefix="phasemeter-controls-") as scratch:
         for name in names:
-            control, verdicts, factors, true_overlaps = CONTROLS[name], Counter[str](), [], []
             folder = (arguments.output or Path(scratch)) / name
-            for number, one in enumerate(outcomes(control, arguments.repeats, folder), start=1):
-                kind = one.finding.verdict.kind
-                verdicts[kind] += 1
-                longest = next(
-                    f for f in one.finding.factors if f.name.endswith("longest_exposed_gap")
-                )
-                factors.append(longest.value)
-                true_overlaps.append(one.truly_overlapped)
-                print(
-                    f"{name} {number}: {kind}; longest gap factor {longest.value} {longest.ci95}; "
-                    f"{one.truly_overlapped} prompts read beside a stream",
-                    flush=True,
-                )
-                if kind != control.expected:
+            for number, one in enumerate(outcomes(CONTROLS[name], arguments.repeats, folder), 1):
+                found[name].append(one)
+                print(f"{name} {number}: {one}", flush=True)
+                if one.finding.verdict.kind != CONTROLS[name].expected:
                     print(f"  {one.finding.verdict.text}", flush=True)
-            rows.append((name, control.expected, verdicts, factors, true_overlaps))
     print(
-        f"\n{'control':<12} {'expected':<13} {'as expected':>11}  {'factor, least to most':<24} truth"
+        f"\n{'control':<12} {'expected':<12} {'came out':<10} {'factor':<14} read beside a stream"
     )
-    false = 0
-    for name, expected, verdicts, factors, true_overlaps in rows:
-        false += verdicts.total() - verdicts[expected]
-        known = [factor for factor in factors if factor is not None]
-        spread = f"{min(known):.2f} to {max(known):.2f}" if known else "-"
-        print(
-            f"{name:<12} {expected:<13} {verdicts[expected]:>4} of {verdicts.total():<4}  "
-            f"{spread:<24} {min(true_overlaps)} to {max(true_overlaps)} prompts read beside a stream"
-        )
-    return 1 if false else 0
+    for name, each in found.items():
+        print(row(name, each))
+    return int(any(wrong(name, each) for name, each in found.items()))
+
+
+def wrong(name: str, found: list[Outcome]) -> int:
+    """Count verdicts that are not what a control expects."""
+    return sum(one.finding.verdict.kind != CONTROLS[name].expected for one in found)
+
+
+def row(name: str, found: list[Outcome]) -> str:
+    """Return a control's line of the table."""
+    factors = [one.factor.value for one in found if one.factor.value is not None]
+    spread = f"{min(factors):.2f} to {max(factors):.2f}" if factors else "-"
+    prompts = [one.truly_overlapped for one in found]
+    right = f"{len(found) - wrong(name, found)} of {len(found)}"
+    return (
+        f"{name:<12} {CONTROLS[name].expected:<12} {right:<10} {spread:<14} "
+        f"{min(prompts)} to {max(prompts)} prompts"
+    )
 
 
 if __name__ == "__main__":

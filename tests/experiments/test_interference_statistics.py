@@ -126,7 +126,7 @@ def test_injections_that_overlap_each_other_are_resampled_as_one():
     assert factor.value > 1
     assert factor.ci95 is None
     assert found.verdict.kind == "invalid"
-    assert "ran into each other and are no more than" in found.verdict.text
+    assert "ran into each other and count as" in found.verdict.text
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():

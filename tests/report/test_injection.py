@@ -10,6 +10,7 @@ import pytest
 from benchmarks.simulated_engine import Engine, simulate
 from phasemeter.analysis.summary import summarise
 from phasemeter.experiments.interference import analyse
+from phasemeter.report.figure import log_range
 from phasemeter.report.inject_figures import gaps_over_length, stall_lengths
 from phasemeter.report.page import render_page
 from phasemeter.report.terminal import print_report
@@ -77,6 +78,15 @@ def test_the_stalls_curve_rises_to_all_of_them(finding):
     assert curve["y"][-1] == 100
     assert curve["x"] == sorted(curve["x"])
     assert curve["x"][0] == pytest.approx(61.2, rel=1e-3)
+
+
+def test_the_axis_of_stalls_ends_at_labels(finding):
+    """Stalls of 61 to 112 ms: an axis that ends there has one label, or none."""
+    axis = stall_lengths(finding.effects)["layout"]["xaxis"]
+
+    assert [10**end for end in axis["range"]] == pytest.approx([50, 200])
+    assert [10**end for end in log_range([3.0])] == pytest.approx([2, 5])
+    assert [10**end for end in log_range([0.02, 700])] == pytest.approx([0.01, 1000])
 
 
 def test_everything_is_in_the_json_document(finding):

@@ -39,9 +39,9 @@ def _too_little(arm: str, one: Injected) -> str | None:
     """Return why the injections do not tell interference from none, or None where they do."""
     if one.apart < MIN_INJECTIONS:
         return (
-            f"Invalid: the {len(one.overlap.exposures)} injections on {arm} ran into each other and are no "
-            f"more than {one.apart} apart; at least {MIN_INJECTIONS} are needed. Inject less often; where "
-            "prompts are answered fast when alone, the server stood still for a while."
+            f"Invalid: the {len(one.overlap.exposures)} injections on {arm} ran into each other and count as "
+            f"{one.apart}; at least {MIN_INJECTIONS} are needed. Inject less often; where a prompt alone is "
+            "answered much faster than the next one comes, the server stood still for a while."
         )
     if not any(each.ci95 for each in one.by_length.values()):
         return (
@@ -63,7 +63,8 @@ def _too_little(arm: str, one: Injected) -> str | None:
 
 def _longest(by_length: Mapping[int, Estimate]) -> str:
     told = ", ".join(
-        estimated(each, "times") + (f" for prompts of {tokens:,} tokens" if tokens else "")
+        estimated(each, "times")
+        + (f" for prompts of {tokens:,} {'token' if tokens == 1 else 'tokens'}" if tokens else "")
         for tokens, each in by_length.items()
     )
     return (

@@ -87,8 +87,8 @@ def _inject_factors(records: InterferenceRecords, arm: str, injected: Injected) 
             f"{arm}.inject.background.longest_exposed_gap",
             injected.longest_gap.value,
             injected.longest_gap.ci95,
-            f"median over injections of the longest background gap beside each ({arm})",
-            f"undisturbed spans as long ({arm})",
+            f"longest background gap beside an injection ({arm})",
+            f"longest gap in undisturbed time of the same length ({arm}), median over pairs",
         ),
         *(
             Factor.from_ratio(

@@ -6,6 +6,7 @@ colours below keep their contrast on both and stay apart for colour-blind reader
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 Trace = dict[str, object]
@@ -53,6 +54,18 @@ def figure(
             **layout,
         },
     }
+
+
+def log_range(values: Sequence[float]) -> list[float]:
+    """Return the ends of a logarithmic axis that values lie within and that are labelled: 1, 2 or 5.
+
+    Left to itself an axis ends at its values, and has no label at all where these lie close together.
+    """
+    ends = [round(mantissa * 10.0**power, 9) for power in range(-6, 10) for mantissa in (1, 2, 5)]
+    low, high = min(values), max(values)
+    below = max((end for end in ends if end < low), default=low)
+    above = min((end for end in ends if end > high), default=high)
+    return [math.log10(below), math.log10(above)]
 
 
 def log_ms_axis(title: str, **settings: object) -> dict[str, object]:

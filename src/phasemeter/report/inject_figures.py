@@ -12,6 +12,7 @@ from phasemeter.report.figure import (
     colours,
     figure,
     log_ms_axis,
+    log_range,
     translucent,
 )
 
@@ -51,7 +52,9 @@ def gaps_over_length(cells: Sequence[Cell]) -> Figure:
                 if drawn:
                     label = f"{users}, n = {together}: {name}"
                     xs = [cell.prompt_tokens for cell in drawn]
-                    traces.append(_line(label, xs, heights, colour, dash, symbol))
+                    line = _line(label, xs, heights, colour, dash, symbol)
+                    # Where an injection lasts for few steps, most gaps beside it are as short as ever.
+                    traces.append(line | {"visible": "legendonly"} if name == "p50" else line)
     return figure(
         traces,
         xaxis=axis(
@@ -61,7 +64,8 @@ def gaps_over_length(cells: Sequence[Cell]) -> Figure:
             ticktext=[f"{length:,}" for length in lengths],
         ),
         yaxis=log_ms_axis("background gap, ms"),
-        height=460 + 12 * len(traces),
+        height=480 + 12 * len(traces),
+        margin={"l": 70, "r": 24, "t": 64 + 24 * -(-len(traces) // 4), "b": 56},  # 4 names a line
     )
 
 
@@ -85,9 +89,16 @@ def stall_lengths(effects: Sequence[Effect]) -> Figure:
         )
     return figure(
         traces,
-        xaxis=log_ms_axis("length of a stall, ms"),
+        xaxis=log_ms_axis(
+            "length of a stall, ms",
+            **({"range": log_range(lengths)} if (lengths := _all_lengths(drawn)) else {}),
+        ),
         yaxis=axis("share of stalls, %", range=[0, 103]),
     )
+
+
+def _all_lengths(effects: Sequence[Effect]) -> list[float]:
+    return [length_ms for one in effects for length_ms in one.stalls["inject"].curve_ms]
 
 
 def _users(cell: Cell) -> str:

@@ -222,8 +222,8 @@ def _grid_plots(finding: Finding) -> list[Plot]:
                 f"grid{number}",
                 f"Exposed gaps over prompt length: {topology}",
                 "Percentiles of the background gaps that overlap an injection, and the median over "
-                "injections of the longest one. Shaded: p50 to p99 of the same streams' gaps before; "
-                "outlined: after.",
+                "injections of the longest one; a click on its name shows p50. Shaded: p50 to p99 of the "
+                "same streams' gaps before; outlined: after.",
                 _drawn(gaps_over_length(cells)) if any(c.overlapped for c in cells) else None,
             )
         )
