@@ -1,6 +1,7 @@
 """The tracing SDKs that are compared: one file a tool, and the literal tuple of all rows."""
 
 from benchmarks.sdk_tools.bare import Bare
+from benchmarks.sdk_tools.floor import Floor
 from benchmarks.sdk_tools.genai_openai import GenaiOpenai
 from benchmarks.sdk_tools.langfuse_sdk import LangfuseSdk
 from benchmarks.sdk_tools.langsmith_sdk import LangsmithSdk
@@ -15,6 +16,12 @@ __all__ = ["FULL", "SDK_TOOLS", "sdk_tool"]
 
 SDK_TOOLS: tuple[SdkTool, ...] = (
     Bare(),
+    Floor(
+        "floor",
+        "no tool: the time of each read and its bytes are kept, four events parsed; nothing is made of it",
+        spans=False,
+    ),
+    Floor("floor, spans", "no tool: the floor and three spans with 20 attributes", spans=True),
     PhasemeterSdk("phasemeter, HDR", "HDR histograms only", spans=False, metrics=False),
     PhasemeterSdk("phasemeter", "HDR histograms and spans", spans=True, metrics=False),
     PhasemeterSdk(
