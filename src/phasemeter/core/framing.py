@@ -51,6 +51,14 @@ class Framer:
         """Return what a block holds, None where it holds no event."""
         return Frame(block.decode("utf-8", errors="replace"))
 
+    def whole(self, data: bytes) -> Frame | None:
+        """Return the frame of a read that is one plain block, taken while `is_between`; else None.
+
+        What it returns a frame for is done with; other reads are to be split.
+        """
+        del data
+        return None
+
     def finish(self) -> list[Frame]:
         """Return what a clean end of the body still completes; call once, only at a clean end."""
         return []
@@ -94,6 +102,17 @@ class SseFramer(Framer):
     def frame(self, block: bytes) -> Frame | None:
         """Return the event of a block; None for one of comments only."""
         return _frame_of_block(block)
+
+    def whole(self, data: bytes) -> Frame | None:
+        """Return the event of a read that is one line of data and a blank one."""
+        if (
+            data.startswith(b"data: ")
+            and data.find(b"\n") == len(data) - 2
+            and data.endswith(b"\n")
+            and b"\r" not in data
+        ):
+            return Frame(data[6:-2].decode("utf-8", errors="replace"))
+        return None
 
     def finish(self) -> list[Frame]:
         """Return the pending event if its data is complete JSON or the end mark."""

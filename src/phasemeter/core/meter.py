@@ -195,12 +195,16 @@ class StreamMeter:
             if repeats.matches(data, self._framer.end_mark):
                 repeat(repeats.running_count, t_ns, self._read)
                 return False
+            frame = self._framer.whole(data)
+            if frame is not None:
+                return self._understand(frame, data[: -len(self._framer.end_mark)])
         learned = False
         for block in self._blocks(data):
             if repeats.matches(block):
                 repeat(repeats.running_count, t_ns, self._read)
             else:
-                learned = self._understand(block)
+                assert self._framer is not None
+                learned = self._understand(self._framer.frame(block), block)
         return learned
 
     def finish(
@@ -297,10 +301,8 @@ class StreamMeter:
         for frame in self._framer.finish():
             self._take(frame)
 
-    def _understand(self, block: bytes) -> bool:
-        """Parse a block; return True if it may be the pattern of those to come."""
-        assert self._framer is not None
-        frame = self._framer.frame(block)
+    def _understand(self, frame: Frame | None, block: bytes) -> bool:
+        """Take the frame of a block; return True if it may be the pattern of those to come."""
         event = None if frame is None else self._take(frame)
         if event is None:
             return False

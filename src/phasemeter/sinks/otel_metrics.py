@@ -29,7 +29,8 @@ _OURS: tuple[tuple[Instrument, Metric], ...] = (
     (names.CLIENT_INTER_TOKEN_LATENCY, ITL),
     (names.CLIENT_TIME_PER_OUTPUT_TOKEN, TPOT),
 )
-_NO_SPAN = Context()
+_NO_SPAN = Context({"phasemeter": "no span"})
+"""A context without a span; an empty one would stand for the current one."""
 _BATCH_SAMPLES = 8
 """Samples that are recorded in one go, about 0.1 ms."""
 _PER_CHUNK = (

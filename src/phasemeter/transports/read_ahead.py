@@ -37,6 +37,7 @@ class ReadAhead:
         consumer_reads: Set by the consumer as it asks for bytes; False once they were handed over.
         returned_ns: When it last got some.
         is_behind: The consumer is to go through `read`: something was read ahead, or is being read.
+        check_is_due: It will be seen soon whether the consumer has gone away; else to be told of each read.
     """
 
     def __init__(self, inner: AsyncNetworkStream, now_ns: Callable[[], int]) -> None:
@@ -52,7 +53,7 @@ class ReadAhead:
         self._bodies = 0
         self.consumer_reads = False
         self.is_behind = False
-        self._check_is_due = False
+        self.check_is_due = False
         self._quick_reads = 0
         self._watch = watch_of(self._loop)
         self._stopped = False
@@ -88,8 +89,8 @@ class ReadAhead:
         # hot: one scheduled call a read, or an append
         self.consumer_reads = False
         self.returned_ns = now_ns
-        if self._bodies and not self._check_is_due:
-            self._check_is_due = True
+        if self._bodies and not self.check_is_due:
+            self.check_is_due = True
             if self._quick_reads < _QUICK_READS:
                 self._loop.call_soon(self.check, context=self._context)
             else:
@@ -148,7 +149,7 @@ class ReadAhead:
 
     def check(self) -> None:
         """The loop has turned: if the consumer did not come back meanwhile, read for it."""
-        self._check_is_due = False
+        self.check_is_due = False
         if self.consumer_reads:
             self._quick_reads += 1
             return

@@ -219,7 +219,10 @@ class AsyncStampedStream(Stamped):
         if away:
             self._waited_ns[last_ns] = since_last_ns
         if ahead is not None and data:
-            ahead.handed_over(last_ns)
+            ahead.consumer_reads = False
+            ahead.returned_ns = last_ns
+            if not ahead.check_is_due:
+                ahead.handed_over(last_ns)
         return data
 
     async def write(self, *args: object, **options: object) -> None:
