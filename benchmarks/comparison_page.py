@@ -374,6 +374,25 @@ def _budgets(overhead: Overhead) -> str:
     return f"""## Budgets
 
 {_table(["what", "measured", "budget", "met"], lines)}
+{_floor(overhead)}"""
+
+
+def _floor(overhead: Overhead) -> str:
+    """Return what the budget leaves above the floor, or nothing where a figure is missing."""
+    told = []
+    for how in HOWS:
+        least, spans, ours = (
+            _median(overhead.added_us(name, how, _FEW))
+            for name in ("floor", "floor, spans", "phasemeter")
+        )
+        if least is None or spans is None or ours is None:
+            return ""
+        told.append(
+            f"{how} {least:.1f} us without spans and {spans:.1f} with them, "
+            f"phasemeter {ours:.1f}, {ours - spans:.1f} above"
+        )
+    return f"""
+The floor is no tool. It keeps the time of each read with its bytes, parses four of {_FEW + 4} events and, with spans, makes three through OpenTelemetry's SDK; it knows no framing, dialect, histogram, error or early end. Us a chunk of {_FEW}: {"; ".join(told)}.
 """
 
 

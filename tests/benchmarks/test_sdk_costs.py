@@ -75,6 +75,20 @@ def test_cost_a_chunk_and_a_stream_are_told_apart():
     assert once_us == pytest.approx(300)
 
 
+def test_the_page_tells_what_is_above_the_floor():
+    """In figures, where the floor was measured."""
+    one = overhead()
+    assert "The floor" not in comparison_text(None, one)
+
+    one.baselines |= {"floor": "bare", "floor, spans": "bare"}
+    for how in ("sync", "async"):
+        one.costs += costs("floor", 1, how=how) + costs("floor, spans", 2.5, how=how)
+
+    text = comparison_text(None, one)
+
+    assert "sync 1.0 us without spans and 2.5 with them, phasemeter 4.5, 2.0 above" in text
+
+
 def test_unknown_is_none():
     one = overhead()
 
