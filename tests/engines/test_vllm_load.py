@@ -5,7 +5,7 @@ import json
 import pytest
 
 from phasemeter.analysis.records import load_run
-from tests.engines.command import documents, run
+from tests.engines.command import documents, prompts_per_s, run
 from tests.engines.vllm_server import MODEL
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(1000)]
@@ -80,16 +80,18 @@ def test_the_interference_experiment_runs_to_its_verdict(vllm, tmp_path, capsys)
     """Run once more where other work on the machine has blurred the streams' own gaps."""
     before = vllm.counters()
 
-    for document in documents(
-        *("interference", "--mixed", f"{vllm.url}/v1", "--repeats", 1),
-        *("--background-users", 4, "--inject-tokens", "1000,1500", "--inject-rate", 1.8),
-        *("--inject-time", "20s", "--mix-time", "8s"),
-        *("--mix", "short=70%:64/32,long=30%:1500/24", "--rate", 1),
-        folder=tmp_path / "run",
-        within_s=400,
-    ):
+    def arguments():
+        rate = prompts_per_s(f"{vllm.url}/v1", 1250, 0.5)
+        return (
+            *("interference", "--mixed", f"{vllm.url}/v1", "--repeats", 1),
+            *("--background-users", 4, "--inject-tokens", "1000,1500", "--inject-rate", rate),
+            *("--inject-time", "20s", "--mix-time", "8s"),
+            *("--mix", "short=70%:64/32,long=30%:1500/24", "--rate", 1),
+        )
+
+    for document in documents(arguments, folder=tmp_path / "run", within_s=400):
         main = document["factors"]["mixed.inject.background.gap_p99"]
-        if document["verdict"]["kind"] == "interference" and main["value"] > 5:
+        if document["verdict"]["kind"] == "interference" and (main["value"] or 0) > 5:
             break
 
     requests = document["requests"]

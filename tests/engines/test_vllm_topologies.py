@@ -15,7 +15,7 @@ from phasemeter.load.preflight import find_target
 from phasemeter.load.server_metrics import instances_of
 from phasemeter.telemetry.sample import parse_sample
 from phasemeter.telemetry.watch import Condition, watching
-from tests.engines.command import documents, run
+from tests.engines.command import documents, prompts_per_s, run
 from tests.engines.vllm_server import MODEL
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
@@ -28,15 +28,18 @@ def document(vllm_pair, tmp_path_factory):
     Run once more where other work on the machine has blurred the streams' own gaps.
     """
     first, second = (f"{one.url}/v1" for one in vllm_pair)
+
+    def arguments():
+        return (
+            *("interference", "--mixed", first, "--mixed", second),
+            *("--separated", f"prefill={first},decode={second}", "--conditions", "inject"),
+            *("--repeats", 1, "--background-users", 4, "--inject-tokens", "1000,1500"),
+            *("--inject-rate", prompts_per_s(first, 1250, 0.6), "--inject-time", "20s"),
+        )
+
     found = {}
-    for found in documents(
-        *("interference", "--mixed", first, "--mixed", second),
-        *("--separated", f"prefill={first},decode={second}", "--conditions", "inject"),
-        *("--repeats", 1, "--background-users", 4, "--inject-tokens", "1000,1500"),
-        *("--inject-rate", 1.8, "--inject-time", "20s"),
-        folder=tmp_path_factory.mktemp("topologies") / "run",
-        within_s=400,
-    ):
+    folder = tmp_path_factory.mktemp("topologies") / "run"
+    for found in documents(arguments, folder=folder, within_s=400):
         if found["verdict"]["kind"] == "interference":
             break
     return found
