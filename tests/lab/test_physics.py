@@ -5,15 +5,21 @@ from phasemeter.lab.physics import format_costs, measure_physics
 
 def test_a_table_has_one_line_a_cost():
     """The tiny model, one repetition: positive rates, and all sizes asked for."""
-    costs = measure_physics("tiny", prompts=(64,), batches=(1, 2), context_tokens=8, repeats=1)
+    costs = measure_physics(
+        "tiny", prompts=(64,), batches=(1, 2), context_tokens=8, repeats=1, matmul_rows=64
+    )
 
     assert [(cost.phase, cost.size) for cost in costs] == [
+        ("matmul", 64),
         ("prefill", 64),
         ("decode", 1),
         ("decode", 2),
     ]
     assert all(cost.flops_per_s > 0 for cost in costs)
-    assert len(format_costs(costs).splitlines()) == 4
+    lines = format_costs(costs).splitlines()
+    assert len(lines) == 5
+    assert lines[1].endswith("100.0%")
+    assert lines[2].endswith(f"{costs[1].flops_per_s / costs[0].flops_per_s:.1%}")
 
 
 @pytest.mark.lab

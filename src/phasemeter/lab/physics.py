@@ -1,7 +1,8 @@
 """Measure what the model costs: FLOP/s of prefill by length and of decode by batch size.
 
-`python -m phasemeter.lab.physics` prints the table. The point of the lab engine is that prefill
-runs near the core's peak and decode far below it; this is where that is checked.
+`python -m phasemeter.lab.physics` prints the table, with each one's share of what a large matrix product
+reaches on the same core: the nearest to MFU where no data sheet names a peak. The point of the lab engine
+is that prefill runs near the core's peak and decode far below it; this is where that is checked.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class Cost:
     """Best observed cost of one piece of work.
 
     Attributes:
-        phase: `prefill` or `decode`.
-        size: Prompt tokens, or sequences in the decode step.
+        phase: `prefill` or `decode`; `matmul` is the product of two square matrices.
+        size: Prompt tokens, sequences in the decode step, or rows of the matrices.
         elapsed_ns: Shortest of the repetitions.
         flops_per_s: Floating-point operations, by formula, over that time.
     """
@@ -49,6 +50,7 @@ def measure_physics(
     batches: Sequence[int] = (1, 2, 4, 8, 16),
     context_tokens: int = 256,
     repeats: int = 5,
+    matmul_rows: int = 2048,
 ) -> list[Cost]:
     """Time the model alone, without scheduler and HTTP, on one BLAS thread.
 
@@ -58,10 +60,12 @@ def measure_physics(
         batches: Numbers of sequences decoded together.
         context_tokens: Tokens already cached by each decoded sequence.
         repeats: Repetitions, of which the fastest counts.
+        matmul_rows: Size of the matrix product that stands for the core's peak.
     """
     with threadpool_limits(1):
         bench = _Bench(shape_of(model_size), max(*prompts, context_tokens + 1), max(batches))
-        costs = [bench.prefill(tokens, repeats) for tokens in prompts]
+        costs = [_matmul(matmul_rows, repeats)]
+        costs += [bench.prefill(tokens, repeats) for tokens in prompts]
         # A decode step is short: more repetitions cost little and steady the minimum.
         return costs + [bench.decode(batch, context_tokens, 4 * repeats) for batch in batches]
 
@@ -95,7 +99,13 @@ class _Bench:
                 pass
 
 
-def _cost(phase: str, size: int, flops: int, work: Callable[[], None], repeats: int) -> Cost:
+def _matmul(rows: int, repeats: int) -> Cost:
+    left = np.full((rows, rows), 0.5, dtype=np.float32)
+    into = np.empty_like(left)
+    return _cost("matmul", rows, 2 * rows**3, lambda: np.matmul(left, left, out=into), repeats)
+
+
+def _cost(phase: str, size: int, flops: int, work: Callable[[], object], repeats: int) -> Cost:
     work()
     elapsed_ns = []
     for _ in range(repeats):
@@ -108,9 +118,11 @@ def _cost(phase: str, size: int, flops: int, work: Callable[[], None], repeats: 
 
 def format_costs(costs: Sequence[Cost]) -> str:
     """Return a plain-text table, one line a cost, ending in a line feed."""
-    lines = [f"{'phase':8} {'size':>5} {'ms':>9} {'GFLOP/s':>8}"]
+    peak = next(cost.flops_per_s for cost in costs if cost.phase == "matmul")
+    lines = [f"{'phase':8} {'size':>5} {'ms':>9} {'GFLOP/s':>8} {'of matmul':>9}"]
     lines += [
-        f"{cost.phase:8} {cost.size:5} {cost.elapsed_ns / 1e6:9.2f} {cost.flops_per_s / 1e9:8.1f}"
+        f"{cost.phase:8} {cost.size:5} {cost.elapsed_ns / 1e6:9.2f} {cost.flops_per_s / 1e9:8.1f} "
+        f"{cost.flops_per_s / peak:9.1%}"
         for cost in costs
     ]
     return "\n".join(lines) + "\n"
