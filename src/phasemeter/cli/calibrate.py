@@ -127,9 +127,9 @@ def command(
         seed=seed,
     )
     refuse_too_long(target, classes_of(settings), headers=extra)
-    folder = run_folder.create(output, "calibrate")
     network = measure_round_trip(target, headers=extra)
     warm_up(target, headers=extra, prompt_tokens=min(settings.prompt_tokens))
+    folder = run_folder.create(output, "calibrate")
     with reported_if_cut_off(folder, as_json=as_json), run_progress() as progress:
         carry_out_calibration(
             folder,
