@@ -8,7 +8,7 @@ import pytest
 
 from phasemeter import metrics
 from phasemeter.core.timeline import Outcome
-from phasemeter.load.plan import TimedFlow
+from phasemeter.load.plan import TimedFlow, UserFlow
 from phasemeter.load.target import RequestStyle, Target, parse_endpoint
 from phasemeter.testing import ScriptedRead, ScriptedReply, ScriptedServer, chat_events
 from tests.load.conftest import ONE, at_once
@@ -197,3 +197,22 @@ def test_classes_go_to_instances_of_their_own_in_turn(drive):
     assert counts == [2, 2, 4]
     instances = {(t.tags["class"], t.tags["instance"]) for t in timelines}
     assert instances == {("one", "0"), ("one", "1"), ("other", "2")}
+
+
+def test_users_are_spread_over_replicas_at_every_moment(drive):
+    """Each user's next request is written out while the current one runs; turns are taken as they are sent.
+
+    Taken as they are written out, all users' first requests would go to one replica and all their
+    second ones to the other.
+    """
+    users = UserFlow("users", (ONE,), 6, 0.0, 0.4)
+    beside = TimedFlow("beside", tuple((0.05 * k, replace(ONE, name="beside")) for k in range(6)))
+    with ScriptedServer(ANSWER) as first, ScriptedServer(ANSWER) as second:
+        endpoints = tuple(parse_endpoint(server.url)[0] for server in (first, second))
+        target = Target("replicated", endpoints, RequestStyle("chat", "m"))
+        timelines = drive("", users, beside, target=target)
+
+    in_order = sorted(timelines, key=lambda timeline: timeline.started_ns)
+    instances = [timeline.tags["instance"] for timeline in in_order]
+    assert len(instances) > 12
+    assert instances == [str(number % 2) for number in range(len(instances))]

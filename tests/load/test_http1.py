@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phasemeter.load.http1 import HttpError, ResponseReader, request_bytes
+from phasemeter.load.http1 import HttpError, ResponseReader, json_bytes, request_bytes
 
 
 class Received:
@@ -90,7 +90,7 @@ def test_what_is_not_http_is_an_error():
 
 
 def test_a_request_says_its_length_and_carries_the_extra_headers():
-    data = request_bytes("/v1/x", "h:80", {"a": 1}, {"X-Extra": "y"})
+    data = request_bytes("/v1/x", "h:80", json_bytes({"a": 1}), {"X-Extra": "y"})
 
     head, _, body = data.partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v1/x HTTP/1.1\r\nHost: h:80\r\n")

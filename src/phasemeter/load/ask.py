@@ -12,6 +12,7 @@ from phasemeter.core.errors import PhasemeterError
 from phasemeter.core.meter import StreamEnd
 from phasemeter.load.connecting import Connecting
 from phasemeter.load.exchange import Exchange
+from phasemeter.load.http1 import json_bytes
 from phasemeter.load.pool import ConnectionPool
 from phasemeter.load.prepare import request_to
 from phasemeter.load.target import Endpoint
@@ -103,7 +104,8 @@ def ask_together(
         pool.resolve([question.endpoint for question in questions])
         takers = [_Taker() for _ in questions]
         for question, taker in zip(questions, takers, strict=True):
-            request = request_to(question.endpoint, question.path, question.body, headers)
+            content = None if question.body is None else json_bytes(question.body)
+            request = request_to(question.endpoint, question.path, content, headers)
             connection = pool.take(question.endpoint)
             exchanges.append(Exchange(connection, request, taker, _closed))
     except (OSError, UnicodeError) as fault:

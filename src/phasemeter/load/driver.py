@@ -22,9 +22,10 @@ from phasemeter.load.connection import Connection
 from phasemeter.load.exchange import Exchange, ExchangeOwner, error_name
 from phasemeter.load.flight import Flight
 from phasemeter.load.health import Health
+from phasemeter.load.http1 import json_bytes
 from phasemeter.load.plan import Plan, PlannedRequest, UserFlow, share_of
 from phasemeter.load.pool import ConnectionPool
-from phasemeter.load.prepare import Prepared, Preparer
+from phasemeter.load.prepare import Preparer, Written
 from phasemeter.load.target import Endpoint, Target
 
 _TICK_NS = 50 * NS_PER_MS
@@ -54,7 +55,7 @@ class _Due:
     intended_ns: int
     planned: PlannedRequest
     user: _User | None
-    prepared: Prepared | None = None
+    written: Written | None = None
 
 
 class _User:
@@ -212,9 +213,9 @@ class Driver:
             self._start(heapq.heappop(self._due)[2])
 
     def _start(self, due: _Due) -> None:
-        due.prepared = due.prepared or self._preparer.prepare(due.planned)
+        written = due.written or self._preparer.write(due.planned)
         flight = Flight(
-            due.prepared,
+            self._preparer.address(written),
             dialect=self._dialect,
             model=self._target.style.model,
             intended_ns=due.intended_ns,
@@ -259,7 +260,7 @@ class Driver:
         """Do a small piece of what has time: requests to come first, ended responses next."""
         if self._to_prepare and len(self._to_digest) <= _MOST_TO_DIGEST:
             due = self._to_prepare.popleft()
-            due.prepared = due.prepared or self._preparer.prepare(due.planned)
+            due.written = due.written or self._preparer.write(due.planned)
         else:
             self._digest_some()
 
@@ -323,7 +324,9 @@ class Driver:
     ) -> None:
         """Start an exchange of a flight."""
         if not isinstance(request, bytes):
-            request = self._preparer.to_bytes(endpoint, request, flight.prepared.request_id)
+            request = self._preparer.to_bytes(
+                endpoint, json_bytes(request), flight.prepared.request_id
+            )
         self._send(flight, endpoint, request, owner, fresh=False)
 
     def _send(

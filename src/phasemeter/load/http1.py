@@ -27,15 +27,20 @@ class ResponseReceiver(Protocol):
         ...
 
 
+def json_bytes(body: Mapping[str, object]) -> bytes:
+    """Return a body as it is sent."""
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
 def request_bytes(
-    target: str, host: str, body: Mapping[str, object] | None, headers: Mapping[str, str]
+    target: str, host: str, content: bytes | None, headers: Mapping[str, str]
 ) -> bytes:
     """Return a POST request with a JSON body, or a GET request where there is none.
 
     Args:
         target: Path with query, or the whole URL for a proxy.
         host: Value of the Host header.
-        body: JSON body.
+        content: The body, of `json_bytes`.
         headers: Further headers.
     """
     fields = {
@@ -44,13 +49,11 @@ def request_bytes(
         "Accept-Encoding": "identity",
         "User-Agent": "phasemeter",
     }
-    content = b""
-    if body is not None:
-        content = json.dumps(body, separators=(",", ":")).encode()
+    if content is not None:
         fields |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
-    method = "GET" if body is None else "POST"
+    method = "GET" if content is None else "POST"
     head = "".join(f"{name}: {value}\r\n" for name, value in {**fields, **headers}.items())
-    return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + content
+    return f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + (content or b"")
 
 
 class ResponseReader:

@@ -6,9 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from phasemeter.load.handoff import bootstrap_body, prefill_body
-from phasemeter.load.http1 import request_bytes
+from phasemeter.load.http1 import json_bytes, request_bytes
 from phasemeter.load.plan import PlannedRequest
 from phasemeter.load.target import Endpoint, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A request that is written out but for where it goes.
+
+    Attributes:
+        planned: The request of the plan.
+        request_id: Unique within the run.
+        body: Body of the streamed request; kept where a leg is made from it later, empty otherwise.
+        content: Body of the first exchange as it is sent; None where it names the instance.
+    """
+
+    planned: PlannedRequest
+    request_id: str
+    body: Mapping[str, object]
+    content: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +55,10 @@ class Prepared:
 
 
 class Preparer:
-    """Prepares requests; the n-th goes to the n-th endpoint (of its class), in turn.
+    """Prepares requests; the n-th that is sent goes to the n-th endpoint (of its class), in turn.
+
+    What takes time is done ahead. Whose turn it is, is decided as a request is sent: requests are written
+    out in another order, and by that order all users would be at the same endpoint at a time.
 
     Args:
         target: Where requests go.
@@ -57,52 +77,61 @@ class Preparer:
         self._first, self._step = first, step
         self._numbers: dict[str, int] = {}
 
-    def prepare(self, planned: PlannedRequest) -> Prepared:
-        """Return the request with its bytes; takes about 1 us for each token of the prompt."""
+    def write(self, planned: PlannedRequest) -> Written:
+        """Write a request out; takes about 1 us for each token of the prompt."""
         target, wanted = self._target, planned.request_class
+        request_id = f"{self._salt}-{planned.key}"
+        body = target.style.body(wanted.prompt_tokens, wanted.output_tokens, request_id)
+        if not target.decode_endpoints:
+            return Written(planned, request_id, {}, json_bytes(body))
+        if target.handoff == "vllm":
+            return Written(planned, request_id, body, json_bytes(prefill_body(body)))
+        return Written(planned, request_id, body, None)
+
+    def address(self, written: Written) -> Prepared:
+        """Give a request that is sent now its endpoints, and return it with its bytes."""
+        target, planned, request_id = self._target, written.planned, written.request_id
+        wanted = planned.request_class
         # Classes with endpoints of their own take turns by themselves.
         turns_of = wanted.name if target.routes else ""
         number = self._numbers.get(turns_of, self._first)
         self._numbers[turns_of] = number + self._step
-        request_id = f"{self._salt}-{planned.key}"
-        body = target.style.body(wanted.prompt_tokens, wanted.output_tokens, request_id)
         instance = target.route(wanted.name, number)
         first = target.endpoints[instance]
-        if not target.decode_endpoints:
-            first_bytes = self.to_bytes(first, body, request_id)
-            return Prepared(planned, request_id, {}, first, first_bytes, None, instance)
-        turn = number % len(target.decode_endpoints)
-        decode = target.decode_endpoints[turn]
-        if target.handoff == "vllm":
-            first_bytes = self.to_bytes(first, prefill_body(body), request_id)
-            return Prepared(planned, request_id, body, first, first_bytes, decode, turn)
-        both = bootstrap_body(
-            body,
-            host=first.host,
-            port=target.bootstrap_port(instance),
-            request_id=request_id,
+        content = written.content
+        decode = None
+        turn = instance
+        if target.decode_endpoints:
+            turn = number % len(target.decode_endpoints)
+            decode = target.decode_endpoints[turn]
+        if content is not None:
+            first_bytes = self.to_bytes(first, content, request_id)
+            return Prepared(planned, request_id, written.body, first, first_bytes, decode, turn)
+        port = target.bootstrap_port(instance)
+        content = json_bytes(
+            bootstrap_body(written.body, host=first.host, port=port, request_id=request_id)
         )
         return Prepared(
             planned=planned,
             request_id=request_id,
             body={},
             first=first,
-            first_bytes=self.to_bytes(first, both, request_id),
+            first_bytes=self.to_bytes(first, content, request_id),
             decode=decode,
             instance=turn,
-            decode_bytes=self.to_bytes(decode, both, request_id),
+            decode_bytes=None if decode is None else self.to_bytes(decode, content, request_id),
         )
 
-    def to_bytes(self, endpoint: Endpoint, body: Mapping[str, object], request_id: str) -> bytes:
-        """Return the bytes of a POST of `body` to an endpoint."""
+    def to_bytes(self, endpoint: Endpoint, content: bytes, request_id: str) -> bytes:
+        """Return the bytes of a POST to an endpoint."""
         path = endpoint.path(self._target.style.api)
-        return request_to(endpoint, path, body, {**self._headers, "X-Request-Id": request_id})
+        return request_to(endpoint, path, content, {**self._headers, "X-Request-Id": request_id})
 
 
 def request_to(
     endpoint: Endpoint,
     path: str,
-    body: Mapping[str, object] | None,
+    content: bytes | None,
     headers: Mapping[str, str],
 ) -> bytes:
     """Return the bytes of a request to an endpoint, as its proxy wants them where it has one.
@@ -110,11 +139,11 @@ def request_to(
     Args:
         endpoint: Where to.
         path: Path with query.
-        body: JSON body of a POST; None for a GET.
+        content: JSON body of a POST; None for a GET.
         headers: Extra headers.
     """
     target, proxy = path, endpoint.proxy
     if proxy is not None and endpoint.scheme == "http":
         target = f"http://{endpoint.host_header}{path}"
         headers = {**proxy.headers, **headers}
-    return request_bytes(target, endpoint.host_header, body, headers)
+    return request_bytes(target, endpoint.host_header, content, headers)
