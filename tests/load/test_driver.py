@@ -342,9 +342,9 @@ def test_a_response_is_decoded_after_its_end(drive, monkeypatch):
     decoded_ns: list[int] = []
     take = StreamMeter._understand
 
-    def noted(meter, block):
+    def noted(meter, *block):
         decoded_ns.append(now_ns())
-        take(meter, block)
+        return take(meter, *block)
 
     monkeypatch.setattr(StreamMeter, "_understand", noted)
     with ScriptedServer(ANSWER) as server:
