@@ -94,7 +94,7 @@ def _setting(seen: Seen) -> str:
         f"\n{name} is missing: {reason}.\n" for name, reason in seen.unavailable.items()
     )
     openai = seen.versions.get("bare", "unknown")
-    return f"""Observed on {seen.date}; openai {openai} unless said otherwise.
+    return f"""Observed on {seen.date} at {seen.commit}; openai {openai} unless said otherwise.
 
 {_table(["tool", "version", "setting"], rows)}
 {missing}"""

@@ -145,6 +145,23 @@ async def test_a_consumer_that_has_always_come_back_is_looked_after_all_the_same
     assert not stream.waited_ns
 
 
+async def test_where_reads_lie_apart_it_is_seen_at_once_that_the_consumer_has_gone(
+    stream, clock, monkeypatch
+):
+    """As most streams are: each read is looked after with the next turn of the loop."""
+    loop, checks = asyncio.get_running_loop(), []
+    check = ReadAhead.check
+    monkeypatch.setattr(ReadAhead, "check", lambda self: checks.append(1) or check(self))
+    for _ in range(50):
+        clock.advance_ms(20)
+        loop.call_soon(stream.inner.arrive, b"x")
+        await stream.read(100)
+    await turns()
+
+    assert len(checks) >= 50
+    assert others()
+
+
 async def test_what_came_before_such_a_consumer_was_missed_may_have_waited(stream, clock):
     """Its arrival is not known, and that is said."""
     loop = asyncio.get_running_loop()

@@ -3,9 +3,9 @@
 asyncio streams read from the socket only while somebody awaits a read. A consumer that sleeps between two
 chunks would find its own sleep in the arrival times. So once a read's bytes are handed over and the
 loop turns without the consumer asking for more, a task reads on, within a bound. A consumer that
-comes back at once is served as before and pays for one scheduled call, and for less than that once it
-has done so several times in a row: then the task begins up to a millisecond later. What came in
-between counts as having waited.
+comes back at once is served as before and pays for one scheduled call. Where it has done so several
+times in a row and reads follow one another within half a millisecond, it pays for less: then the task
+begins up to a millisecond later, and what came in between counts as having waited.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
 
+from phasemeter.core.clock import NS_PER_US
 from phasemeter.transports.dropped import run_on
 from phasemeter.transports.read_queue import FOREVER_NS, ReadQueue
 from phasemeter.transports.read_watch import watch_of
@@ -25,6 +26,8 @@ from phasemeter.transports.stamping import AsyncNetworkStream, away_ns
 _READ_BYTES = 65_536
 _QUICK_READS = 8
 """Reads in a row after which a consumer came back at once, for it to be looked after by the watch."""
+_CLOSE_NS = 500 * NS_PER_US
+"""Time between two reads up to which the watch costs less than a scheduled call for each."""
 
 
 class ReadAhead:
@@ -88,10 +91,11 @@ class ReadAhead:
         """The consumer has got bytes; look after the connection if it does not come back at once."""
         # hot: one scheduled call a read, or an append
         self.consumer_reads = False
+        since_last_ns = now_ns - self.returned_ns
         self.returned_ns = now_ns
         if self._bodies and not self.check_is_due:
             self.check_is_due = True
-            if self._quick_reads < _QUICK_READS:
+            if self._quick_reads < _QUICK_READS or since_last_ns > _CLOSE_NS:
                 self._loop.call_soon(self.check, context=self._context)
             else:
                 self._watch.add(self, self._loop)

@@ -1,8 +1,9 @@
-"""One timer for all connections of an event loop whose consumers are known to come back at once.
+"""One timer for the busy connections of an event loop whose consumers are known to come back at once.
 
 To see whether a consumer has gone away takes a scheduled call for each read, and nearly every time it has
-not. A connection whose consumer came back at once several times in a row is looked at by this timer
-instead, within a millisecond: then what a read costs does not grow with the number of connections.
+not. A connection whose reads follow one another closely and whose consumer came back at once several
+times in a row is looked at by this timer instead, within a millisecond. A timer costs three times as
+much as a call, but there is one for many reads and all connections.
 """
 
 from __future__ import annotations

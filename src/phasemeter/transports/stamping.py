@@ -219,9 +219,10 @@ class AsyncStampedStream(Stamped):
         if away:
             self._waited_ns[last_ns] = since_last_ns
         if ahead is not None and data:
-            ahead.consumer_reads = False
-            ahead.returned_ns = last_ns
-            if not ahead.check_is_due:
+            if ahead.check_is_due:
+                ahead.consumer_reads = False
+                ahead.returned_ns = last_ns
+            else:
                 ahead.handed_over(last_ns)
         return data
 
