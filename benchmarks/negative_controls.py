@@ -160,7 +160,8 @@ def outcomes(control: Control, repeats: int, folder: Path) -> Iterator[Outcome]:
 
 def truly_overlapped(run: RunRecords, truth_path: Path) -> int:
     """Count injected prompts that were read in their phase while a background stream decoded."""
-    truth = {entry["request_id"]: entry for entry in map(json.loads, truth_path.open())}
+    lines = truth_path.read_text().splitlines()
+    truth = {entry["request_id"]: entry for entry in map(json.loads, lines)}
     phase = next(mark for mark in run.marks if mark.phase == "inject")
     streams = [
         truth[one.request_id]["emit_ns"]
