@@ -97,13 +97,19 @@ def test_the_interference_experiment_runs_to_its_verdict(vllm, tmp_path, capsys)
     requests = document["requests"]
     assert requests["ok"] + requests["cancelled"] == requests["issued"]
     assert document["verdict"]["kind"] == "interference", document["verdict"]
-    low, high = main["ci95"]
     assert main["value"] > 5
-    assert 1.5 < low <= main["value"] <= high
+    low, high = main["ci95"]
+    assert low <= main["value"] <= high
+    # Of one repeat the p99's own interval may be wide; this is what the verdict rests on.
+    longest = document["factors"]["mixed.inject.background.longest_exposed_gap"]
+    assert longest["ci95"][0] > 3
     assert document["exposures"]
     assert document["arms"]["mixed/inject"]["metrics"]["stall"]["count"] > 0
-    (note,) = (one for one in document["notes"] if "were exposed" in one)
-    assert not note.startswith("mixed: 0%")
+    (effect,) = document["effects"]
+    assert effect["exposed_share"] > 0
+    assert effect["overlapped"] >= 5
+    assert effect["lost_ms_per_prompt_token"]["value"] > 0
+    (note,) = (one for one in document["notes"] if "injections overlapped" in one)
     gained = counted(vllm, before)
     assert gained["prefix_cache_queries_total"] > 0
     assert gained["prefix_cache_hits_total"] == 0

