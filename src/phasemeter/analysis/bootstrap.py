@@ -39,6 +39,11 @@ class RatioInterval(NamedTuple):
     lo: float | None
     hi: float | None
 
+    @property
+    def ci95(self) -> tuple[float, float] | None:
+        """Both bounds; None without them."""
+        return None if self.lo is None or self.hi is None else (self.lo, self.hi)
+
 
 @dataclass(frozen=True, slots=True)
 class Quantile:
@@ -213,11 +218,17 @@ def _with_interval(value: float, numerators: Block, divisors: Block) -> RatioInt
     return RatioInterval(value, *(interval or (None, None)))
 
 
-def interval_of(draws: Block) -> tuple[float, float] | None:
-    """Return the 95 % percentile interval of draws, those without samples left out; None without any."""
+def interval_of(draws: Block, *, tests: int = 1) -> tuple[float, float] | None:
+    """Return the 95 % percentile interval of draws, those without samples left out; None without any.
+
+    Args:
+        draws: One value a resample.
+        tests: Of so many intervals this is one: it is widened so that 95 % holds for all of them together
+            (Bonferroni).
+    """
     usable = draws[np.isfinite(draws)]
     if not usable.size:
         return None
-    tail = (1 - CONFIDENCE) / 2
+    tail = (1 - CONFIDENCE) / 2 / tests
     lo, hi = np.quantile(usable, [tail, 1 - tail])
     return float(lo), float(hi)

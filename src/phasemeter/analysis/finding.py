@@ -48,8 +48,7 @@ class Factor:
     @classmethod
     def from_ratio(cls, name: str, ratio: RatioInterval, of: str, against: str) -> Factor:
         """Return the factor that a ratio is."""
-        ci95 = None if ratio.lo is None or ratio.hi is None else (ratio.lo, ratio.hi)
-        return cls(name, ratio.value, ci95, of, against)
+        return cls(name, ratio.value, ratio.ci95, of, against)
 
 
 @dataclass(frozen=True, slots=True)

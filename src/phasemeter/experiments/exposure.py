@@ -73,22 +73,11 @@ class Overlap:
         exposures: Each injection that overlapped, with the longest background gap.
         injections: Injections whose prompts got a first token.
         shared: Those on an instance that background streams were on.
-        gaps: Background gaps during the injections' phase.
-        exposed_gaps: Those that were exposed to an injection that overlapped.
-        stalls: Background gaps over five times their stream's median, in that phase.
     """
 
     exposures: tuple[Exposure, ...]
     injections: int
     shared: int
-    gaps: int
-    exposed_gaps: int
-    stalls: int
-
-    @property
-    def exposed_share(self) -> float | None:
-        """Share of background gaps that were exposed; None without gaps."""
-        return self.exposed_gaps / self.gaps if self.gaps else None
 
 
 def injections_of(run: InjectRun) -> list[Injection]:
@@ -143,13 +132,15 @@ def _moments(
     return moments
 
 
-def overlap_of(arm: str, runs: Sequence[InjectRun], injections: Sequence[Injection]) -> Overlap:
-    """Return how far a topology's injections and its background overlapped."""
+def exposed_share(runs: Sequence[InjectRun], injections: Sequence[Injection]) -> float | None:
+    """Return the share of background gaps during injection that were exposed to one that overlapped.
+
+    None without gaps.
+    """
     gaps = exposed = 0
     for run in runs:
         for instance in run.gaps:
-            beside = run.phase_gaps("inject", instance)
-            gaps += beside.ends_ns.size
+            gaps += run.phase_gaps("inject", instance).ends_ns.size
             mine = [
                 one
                 for one in injections
@@ -162,6 +153,11 @@ def overlap_of(arm: str, runs: Sequence[InjectRun], injections: Sequence[Injecti
                     for gap in zip(one.gaps.ends_ns.tolist(), one.gaps.stream.tolist(), strict=True)
                 }
             )
+    return exposed / gaps if gaps else None
+
+
+def overlap_of(arm: str, injections: Sequence[Injection]) -> Overlap:
+    """Return how far a topology's injections and its background overlapped."""
     return Overlap(
         exposures=tuple(
             Exposure(
@@ -179,9 +175,6 @@ def overlap_of(arm: str, runs: Sequence[InjectRun], injections: Sequence[Injecti
         ),
         injections=len(injections),
         shared=sum(one.instance in one.run.gaps for one in injections),
-        gaps=gaps,
-        exposed_gaps=exposed,
-        stalls=sum(len(stalled_ns(run, "inject")) for run in runs),
     )
 
 

@@ -18,6 +18,7 @@ from phasemeter.experiments.blocks import BLOCK_NS
 from phasemeter.experiments.exposure import (
     Injection,
     Overlap,
+    exposed_share,
     injections_of,
     overlap_of,
     stalled_ns,
@@ -86,7 +87,7 @@ def injected_on(
         cells.setdefault(_cell_of(one), []).append(one)
     sides = {key: compared(members, injections) for key, members in cells.items()}
     return Injected(
-        overlap=overlap_of(arm, runs, injections),
+        overlap=overlap_of(arm, injections),
         apart=_apart(one for one in injections if one.overlapped),
         cells=tuple(
             _cell(arm, key, members, sides[key], runs, alone_ns.get(key[1], ()))
@@ -169,9 +170,7 @@ def _cell(
         exposed_gap_p99_factor=exposed_p99_factor(side),
         ttft_p50_ms=_median_ms(ttft_ns),
         ttft_alone_p50_ms=_median_ms(np.array(alone_ns, dtype=np.int64)),
-        ttft_factor=Estimate(
-            waits.value, None if waits.lo is None or waits.hi is None else (waits.lo, waits.hi)
-        ),
+        ttft_factor=Estimate(waits.value, waits.ci95),
     )
 
 
@@ -179,7 +178,6 @@ def _effect(
     arm: str, users: int, runs: Sequence[InjectRun], found: Mapping[int, Sequence[Injection]]
 ) -> Effect:
     injections = [one for run in runs for one in found[id(run)]]
-    overlap = overlap_of(arm, runs, injections)
     losses = losses_of(injections)
     per_token, lost_from = lost_ms_per_token(losses)
     deadline_ns = _deadline_ns(runs)
@@ -191,7 +189,7 @@ def _effect(
         injected=sum(len(run.injected) for run in runs),
         injections=len(injections),
         overlapped=sum(one.overlapped for one in injections),
-        exposed_share=overlap.exposed_share,
+        exposed_share=exposed_share(runs, injections),
         lost_ms_per_prompt_token=per_token,
         lost_from=lost_from,
         lost_share=_lost_share(runs),
@@ -235,9 +233,7 @@ def _lost_share(runs: Sequence[InjectRun]) -> Estimate:
     ratio = widened(ratio, of, against)
     if ratio.value is None:
         return Estimate(None, None)
-    interval = (
-        None if ratio.lo is None or ratio.hi is None else (1 - 1 / ratio.lo, 1 - 1 / ratio.hi)
-    )
+    interval = None if ratio.ci95 is None else (1 - 1 / ratio.ci95[0], 1 - 1 / ratio.ci95[1])
     return Estimate(float(1 - 1 / ratio.value), interval)
 
 

@@ -8,7 +8,7 @@ from phasemeter.analysis.finding import Factor
 from phasemeter.analysis.injection import Effect
 from phasemeter.analysis.ramp_levels import Estimate
 from phasemeter.experiments.inject_effects import DEADLINE_FACTOR, MIN_INJECTIONS, Injected
-from phasemeter.experiments.ramp_words import times
+from phasemeter.experiments.ramp_words import measured, times
 
 RELEVANT_FACTOR = 1.5
 """Interference is claimed when the interval of a deciding factor lies wholly above this."""
@@ -196,10 +196,7 @@ def _pace_note(arm: str, effect: Effect) -> list[str]:
 
 
 def estimated(estimate: Estimate, unit: str) -> str:
-    """Return a value with its interval, for instance `12.3 times [10.1, 14.8]`."""
+    """Return an estimate in words, with its interval."""
     if estimate.value is None:
         return "unknown"
-    if estimate.ci95 is None:
-        return f"{estimate.value:.3g} {unit}, without an interval"
-    lo, hi = estimate.ci95
-    return f"{estimate.value:.3g} {unit} [{lo:.3g}, {hi:.3g}]"
+    return measured(estimate.value, estimate.ci95, unit)

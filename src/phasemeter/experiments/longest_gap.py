@@ -2,9 +2,10 @@
 
 A span of time is likelier to meet a long gap than a short one, and the longer it is the longer the
 longest gap that it meets, with or without injection. So quiet time is cut into spans as long as the
-injections lasted, and compared is like with like. A median of longest gaps is not moved by a single hiccup of
-the machine, which a maximum or a 99th percentile is. Quiet is the time between injections, so that a machine that became slower or faster since the baseline did so
-on both sides; the baseline itself where injections leave too little between them.
+injections lasted, and compared is like with like. A median of longest gaps is not moved by a single
+hiccup of the machine, which a maximum or a 99th percentile is. Quiet is the time between injections, so
+that a machine that became slower or faster since the baseline did so on both sides; the baseline itself
+where injections leave too little between them.
 
 Injections whose times overlap are an episode: they met the same gaps, so all of them weigh as much together as
 one that was alone (a machine that stands still for a second catches many, and would be counted as often), and
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from phasemeter.analysis.bootstrap import CONFIDENCE, MIN_BLOCKS, Quantile, ratio_interval
+from phasemeter.analysis.bootstrap import MIN_BLOCKS, Quantile, interval_of, ratio_interval
 from phasemeter.analysis.ramp_levels import Estimate
 from phasemeter.experiments.exposure import Injection
 from phasemeter.experiments.quiet_time import spans_before, spans_between
@@ -116,9 +117,7 @@ def longest_gap_factor(cells: Sequence[Compared], *, tests: int = 1) -> Estimate
         pairs.median(_drawn(number, rng), [_drawn(each, rng) for each in blocks])
         for _ in range(_RESAMPLES)
     ]
-    tail = (1 - CONFIDENCE) / 2 / tests
-    lo, hi = np.quantile(draws, (tail, 1 - tail))
-    return Estimate(value, (float(lo), float(hi)))
+    return Estimate(value, interval_of(np.array(draws), tests=tests))
 
 
 class _Pairs:
@@ -187,6 +186,4 @@ def exposed_p99_factor(cell: Compared) -> Estimate:
     spans = [np.concatenate(block) for block in cell.spans]
     ratio = ratio_interval(exposed, spans, Quantile(0.99))
     fewest = min(sum(block.size for block in side) for side in (exposed, spans))
-    if ratio.lo is None or ratio.hi is None or fewest < _P99_SAMPLES:
-        return Estimate(ratio.value, None)
-    return Estimate(ratio.value, (ratio.lo, ratio.hi))
+    return Estimate(ratio.value, ratio.ci95 if fewest >= _P99_SAMPLES else None)

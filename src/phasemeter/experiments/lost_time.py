@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from phasemeter.analysis.bootstrap import CONFIDENCE, MIN_BLOCKS
+from phasemeter.analysis.bootstrap import MIN_BLOCKS, interval_of
 from phasemeter.analysis.ramp_levels import Estimate
 from phasemeter.core.clock import NS_PER_MS
 from phasemeter.experiments.exposure import Injection
@@ -82,9 +82,7 @@ def lost_ms_per_token(losses: Sequence[Loss]) -> tuple[Estimate, Literal["slope"
     usable = values[np.isfinite(values)]
     if usable.size < _RESAMPLES / 2:  # hardly any two lengths differ
         return Estimate(value, None), how
-    tail = (1 - CONFIDENCE) / 2
-    lo, hi = np.quantile(usable, (tail, 1 - tail))
-    return Estimate(value, (float(lo), float(hi))), how
+    return Estimate(value, interval_of(usable)), how
 
 
 def _per_token(tokens: Values, lost_ms: Values, weights: Values, *, sloping: bool) -> Values:

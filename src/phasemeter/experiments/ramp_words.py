@@ -82,10 +82,15 @@ def times(factor: Factor) -> str:
     """Return a factor in words, with its interval."""
     if factor.value is None:
         return "a factor that could not be measured"
-    if factor.ci95 is None:
-        return f"{factor.value:.3g} times, without an interval"
-    lo, hi = factor.ci95
-    return f"{factor.value:.3g} times [{lo:.3g}, {hi:.3g}]"
+    return measured(factor.value, factor.ci95, "times")
+
+
+def measured(value: float, ci95: tuple[float, float] | None, unit: str) -> str:
+    """Return a value with its interval, for instance `12.3 times [10.1, 14.8]`."""
+    if ci95 is None:
+        return f"{value:.3g} {unit}, without an interval"
+    lo, hi = ci95
+    return f"{value:.3g} {unit} [{lo:.3g}, {hi:.3g}]"
 
 
 def _peak_sentence(factors: Mapping[str, Factor], levels: Sequence[RampLevel]) -> list[str]:

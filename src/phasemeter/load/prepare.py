@@ -99,16 +99,17 @@ class Preparer:
         instance = target.route(wanted.name, number)
         first = target.endpoints[instance]
         content = written.content
-        decode = None
-        turn = instance
-        if target.decode_endpoints:
-            turn = number % len(target.decode_endpoints)
-            decode = target.decode_endpoints[turn]
+        if not target.decode_endpoints:
+            assert content is not None  # a request of one exchange does not name its instance
+            first_bytes = self.to_bytes(first, content, request_id)
+            return Prepared(planned, request_id, {}, first, first_bytes, None, instance)
+        turn = number % len(target.decode_endpoints)
+        decode = target.decode_endpoints[turn]
         if content is not None:
             first_bytes = self.to_bytes(first, content, request_id)
             return Prepared(planned, request_id, written.body, first, first_bytes, decode, turn)
         port = target.bootstrap_port(instance)
-        content = json_bytes(
+        both = json_bytes(
             bootstrap_body(written.body, host=first.host, port=port, request_id=request_id)
         )
         return Prepared(
@@ -116,10 +117,10 @@ class Preparer:
             request_id=request_id,
             body={},
             first=first,
-            first_bytes=self.to_bytes(first, content, request_id),
+            first_bytes=self.to_bytes(first, both, request_id),
             decode=decode,
             instance=turn,
-            decode_bytes=None if decode is None else self.to_bytes(decode, content, request_id),
+            decode_bytes=self.to_bytes(decode, both, request_id),
         )
 
     def to_bytes(self, endpoint: Endpoint, content: bytes, request_id: str) -> bytes:
