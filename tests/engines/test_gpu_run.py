@@ -31,6 +31,11 @@ def run(folder, *options):
     return document
 
 
+def interference_of(part):
+    """Return what the verdict rests on: one disturbed second of a short baseline makes its p99 any number."""
+    return part["measured"]["factors"]["mixed.inject.background.longest_exposed_gap"]
+
+
 def test_transformers_is_measured_under_both_policies(tmp_path):
     document = run(tmp_path / "run", "--backend", "transformers", "--budget", "260")
 
@@ -46,8 +51,8 @@ def test_transformers_is_measured_under_both_policies(tmp_path):
         assert part["status"] == "done"
         arm = part["measured"]["arms"]["mixed/inject"]
         assert arm["classes"]["injected"]["requests"]["ok"] > 0
-        factor = part["measured"]["factors"]["mixed.inject.background.gap_p99"]
-        assert factor["value"] > 1
+        factor = interference_of(part)
+        assert factor["ci95"][0] > 1
         print(policy, factor["value"], factor["ci95"])
 
 
@@ -58,4 +63,4 @@ def test_vllm_with_dummy_weights_is_measured(tmp_path):
     assert document["deployment"]["servers"][0]["command"][:2] == ["python", "-m"]
     part = document["parts"][0]
     assert (part["target"], part["part"], part["status"]) == ("vllm", "inject", "done")
-    assert part["measured"]["factors"]["mixed.inject.background.gap_p99"]["value"] > 1
+    assert interference_of(part)["ci95"][0] > 1
