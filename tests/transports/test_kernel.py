@@ -164,28 +164,6 @@ def test_a_blocking_consumer_that_sleeps_finds_no_gap_of_its_own(
     assert all(gap_ns < longest_ns + 25e6 for gap_ns in timeline.gaps_ns())
 
 
-def test_a_consumer_that_holds_up_the_loop_finds_no_gap_of_its_own(meter, timelines):
-    """It lets the loop turn after each time, so that what had piled up is read ahead."""
-
-    async def main(server):
-        async with (
-            phasemeter.http_client(is_async=True, meter=meter) as client,
-            client.stream("POST", server.url + PATH, json=BODY) as response,
-        ):
-            async for _ in response.aiter_bytes():
-                time.sleep(0.05)  # noqa: ASYNC251  the fault that is tested
-                await asyncio.sleep(0.001)
-
-    with ScriptedServer(ScriptedReply.of_events(EVENTS)) as server:
-        asyncio.run(main(server))
-
-    (timeline,) = timelines
-    sent_ns = server.served[0].sent_ns
-    longest_ns = max(later - earlier for earlier, later in pairwise(sent_ns))
-    assert timeline.coalesced_events >= 5
-    assert all(gap_ns < longest_ns + 25e6 for gap_ns in timeline.gaps_ns())
-
-
 def test_an_openai_client_over_it_is_timed_once(is_async, meter, timelines):
     """wrap() has nothing to add."""
 

@@ -143,6 +143,46 @@ def test_a_consumer_that_blocks_the_loop_finds_coalesced_events(meter, timelines
     check_no_gap_of_the_consumers(timelines[0], server.served[0])
 
 
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("stamps", ["recv", "kernel"])
+@pytest.mark.parametrize("together", [1, 3])
+def test_a_consumer_that_holds_up_the_loop_finds_no_gap_of_its_own(
+    together, stamps, run, meter, timelines
+):
+    """It lets the loop turn after each chunk, so that what had piled up is read ahead.
+
+    Where the first read brings three chunks, so do all later ones, and the consumer asks for most chunks
+    without asking the connection.
+    """
+    role, *singles = ScriptedReply.of_events(EVENTS).reads
+    pile, rest = singles[:together], singles[together:]
+    first = ScriptedRead(pile[0].t_ms, tuple(chunk for read in pile for chunk in read.chunks))
+
+    async def main(server):
+        http = (
+            phasemeter.http_client(is_async=True, meter=meter)
+            if stamps == "kernel"
+            else meter.wrap(httpx2.AsyncClient())
+        )
+        async with (
+            http as client,
+            client.stream("POST", server.url + "/chat/completions", json=BODY) as response,
+        ):
+            async for _ in response.aiter_bytes():
+                time.sleep(0.07)  # noqa: ASYNC251  the fault that is tested
+                await asyncio.sleep(0.001)
+
+    with ScriptedServer(ScriptedReply([role, first, *rest])) as server:
+        run(main(server))
+
+    (timeline,) = timelines
+    sent_ns = server.served[0].sent_ns[2:]
+    longest_ns = max(later - earlier for earlier, later in pairwise(sent_ns))
+    assert timeline.coalesced_events >= TOKENS // 2
+    assert timeline.consumer_limited_gaps >= 4
+    assert all(gap_ns < longest_ns + 25e6 for gap_ns in timeline.gaps_ns())
+
+
 def test_a_blocking_consumer_finds_coalesced_events(meter, timelines):
     """A blocking client reads only when it is asked."""
     with (

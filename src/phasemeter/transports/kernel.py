@@ -289,6 +289,10 @@ class AsyncKernelStream(_KernelStamped):
         """Read whatever arrives from now on, within a bound."""
         self._reader.open_body()
 
+    def more_handed_over(self) -> None:
+        """See whether the consumer keeps the loop from turning with this chunk, too."""
+        self._reader.more_handed_over()
+
     def close_body(self) -> None:
         """Read only when asked again."""
         self._reader.close_body()

@@ -17,15 +17,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
 
-from phasemeter.core.clock import NS_PER_US
+from phasemeter.core.clock import NS_PER_MS, NS_PER_US
 from phasemeter.transports.dropped import run_on
 from phasemeter.transports.read_queue import FOREVER_NS, ReadQueue
 from phasemeter.transports.read_watch import watch_of
-from phasemeter.transports.stamping import AsyncNetworkStream, away_ns
+from phasemeter.transports.stamping import AWAY_NS, AsyncNetworkStream, away_ns
 
 _READ_BYTES = 65_536
 _QUICK_READS = 8
 """Reads in a row after which a consumer came back at once, for it to be looked after by the watch."""
+_TAKEN_BY_LOOP_NS = NS_PER_MS
+"""What the task has so soon after the loop turned again was there before."""
 _CLOSE_NS = 500 * NS_PER_US
 """Time between two reads up to which the watch costs less than a scheduled call for each."""
 
@@ -62,6 +64,10 @@ class ReadAhead:
         self._stopped = False
         self._paused = False
         self.returned_ns = now_ns()
+        self._handed_ns = 0
+        self._held_ns = 0
+        self._seen_to_wait = False
+        self._turned_ns = 0
 
     def __del__(self) -> None:
         task = self.__dict__.get("_task")
@@ -100,6 +106,13 @@ class ReadAhead:
             else:
                 self._watch.add(self, self._loop)
 
+    def more_handed_over(self, now_ns: int) -> None:
+        """The consumer has got another chunk of the last read."""
+        self._handed_ns = now_ns
+        if self._bodies and not self.check_is_due:
+            self.check_is_due = True
+            self._loop.call_soon(self.check, context=self._context)
+
     async def read(self, most_bytes: int, timeout: float | None) -> tuple[int, bytes, int]:
         """Return the next read: its arrival, its bytes, and how long these may have waited unread.
 
@@ -113,8 +126,7 @@ class ReadAhead:
             if task is not None and not self._queue and not task.done():
                 expired = await self._adopt(task, timeout)
             if self._queue:
-                t_ns, data, waited = self._queue.take(most_bytes)
-                unread_ns = FOREVER_NS if waited else 0
+                t_ns, data, unread_ns = self._queue.take(most_bytes)
             else:
                 unread_ns = away_ns(self._inner, since_last_ns)
                 # A timeout that is over already makes the inner stream raise its own exception.
@@ -146,7 +158,11 @@ class ReadAhead:
 
     def arrived(self, outcome: bytes | Exception) -> bool:
         """Take a read of the task's; tell whether it is to go on."""
-        self._queue.put(self._now_ns(), outcome, waited=self._paused)
+        t_ns = self._now_ns()
+        waited = self._seen_to_wait or t_ns - self._turned_ns < _TAKEN_BY_LOOP_NS
+        held_ns = self._held_ns if waited else 0
+        self._queue.put(t_ns, outcome, FOREVER_NS if self._paused else held_ns)
+        self._held_ns = 0
         self._paused = self._queue.full
         ended = isinstance(outcome, Exception) or not outcome
         return not (ended or self.consumer_reads or not self._bodies or self._paused)
@@ -160,11 +176,15 @@ class ReadAhead:
         self._quick_reads = 0
         if not self._bodies or self._stopped or self._queue.full:
             return
+        now_ns = self._now_ns()
+        held_ns = now_ns - max(self.returned_ns, self._handed_ns)
+        if held_ns >= AWAY_NS:
+            # The application kept the loop from turning, and bytes may have come meanwhile. Some loops
+            # (uvloop) take them from the socket before this; then the task has them at once.
+            self._held_ns, self._turned_ns = held_ns, now_ns
+            self._seen_to_wait = bool(self._inner.get_extra_info("is_readable"))
         if self._task is not None and not self._task.done():
             return
-        if away_ns(self._inner, self._now_ns() - self.returned_ns):
-            # The application kept the loop from turning, and bytes came meanwhile.
-            self._paused = True
         self.is_behind = True
         self._our_cancels = 0
         self._expired = False

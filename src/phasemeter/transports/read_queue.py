@@ -13,12 +13,12 @@ FOREVER_NS = 1 << 62
 
 
 class ReadQueue:
-    """A first-in-first-out of reads: arrival, bytes (or an exception), and whether they had waited."""
+    """A first-in-first-out of reads: arrival, bytes (or an exception), and how long they may have waited."""
 
     __slots__ = ("_bytes", "_reads")
 
     def __init__(self) -> None:
-        self._reads: deque[tuple[int, bytes | Exception, bool]] = deque()
+        self._reads: deque[tuple[int, bytes | Exception, int]] = deque()
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -29,33 +29,33 @@ class ReadQueue:
         """True when nothing more should be read before something is taken."""
         return self._bytes >= _MOST_BYTES
 
-    def put(self, t_ns: int, outcome: bytes | Exception, *, waited: bool = False) -> None:
+    def put(self, t_ns: int, outcome: bytes | Exception, unread_ns: int = 0) -> None:
         """Add a read.
 
         Args:
             t_ns: Its time.
             outcome: Its bytes (empty: the peer has closed), or the exception that it ended in.
-            waited: Nobody had been reading when the bytes came.
+            unread_ns: How long nobody had been reading before, if bytes may have come then; else 0.
         """
-        self._reads.append((t_ns, outcome, waited))
+        self._reads.append((t_ns, outcome, unread_ns))
         self._bytes += _size(outcome)
 
-    def take(self, most_bytes: int) -> tuple[int, bytes, bool]:
-        """Remove and return the oldest read, or as much of it as is wanted: time, bytes, waited.
+    def take(self, most_bytes: int) -> tuple[int, bytes, int]:
+        """Remove and return the oldest read, or as much of it as is wanted: time, bytes, unread_ns.
 
         Raises:
             Exception: The one that the read ended in.
         """
-        t_ns, outcome, waited = self._reads.popleft()
+        t_ns, outcome, unread_ns = self._reads.popleft()
         self._bytes -= _size(outcome)
         if isinstance(outcome, Exception):
             raise outcome
         if len(outcome) > most_bytes:
             rest = outcome[most_bytes:]
-            self._reads.appendleft((t_ns, rest, waited))
+            self._reads.appendleft((t_ns, rest, unread_ns))
             self._bytes += _size(rest)
-            return t_ns, outcome[:most_bytes], waited
-        return t_ns, outcome, waited
+            return t_ns, outcome[:most_bytes], unread_ns
+        return t_ns, outcome, unread_ns
 
 
 def _size(outcome: bytes | Exception) -> int:

@@ -44,6 +44,8 @@ class SocketReader:
         self._paused = False
         self._look_is_due = False
         self._returned_ns = now_ns()
+        self._handed_ns = 0
+        self._held_ns = 0
 
     def __del__(self) -> None:
         sock: socket.socket | None = self.__dict__.get("_socket")
@@ -83,14 +85,18 @@ class SocketReader:
         if not self._queue:
             asked_ns = self._now_ns()
             await self._wait(timeout)
-        t_ns, data, waited = self._queue.take(_READ_BYTES)
+        t_ns, data, unread_ns = self._queue.take(_READ_BYTES)
         self._watch()
-        unread_ns = FOREVER_NS if waited else max(asked_ns - self._returned_ns, 0)
+        if t_ns < asked_ns:
+            unread_ns = max(unread_ns, asked_ns - self._returned_ns)
         self._returned_ns = self._now_ns()
-        if self._bodies and not self._look_is_due:
-            self._look_is_due = True
-            self._loop.call_soon(self._look, context=self._context)
-        return t_ns, data, unread_ns if waited or t_ns < asked_ns else 0
+        self._look_soon()
+        return t_ns, data, unread_ns
+
+    def more_handed_over(self) -> None:
+        """The consumer has got another chunk of the last read."""
+        self._handed_ns = self._now_ns()
+        self._look_soon()
 
     def time_left(self, timeout: float | None) -> Callable[[], float | None]:
         """Return a function that tells how much of a timeout that begins now is left."""
@@ -139,13 +145,26 @@ class SocketReader:
         elif not self._loop.is_closed():
             self._loop.remove_reader(self._socket.fileno())
 
+    def _look_soon(self) -> None:
+        if self._bodies and not self._look_is_due:
+            self._look_is_due = True
+            self._loop.call_soon(self._look, context=self._context)
+
     def _look(self) -> None:
         """The loop has turned: if the application kept it from that, what is there now had waited."""
+        held_ns = 0 if self._ended else self._loop_held_ns()
         self._look_is_due = False
-        if not self._ended and self._now_ns() - self._returned_ns > AWAY_NS:
+        if held_ns:
             waiting = select.poll()
             waiting.register(self._socket, select.POLLIN)
-            self._paused = self._paused or bool(waiting.poll(0))
+            self._held_ns = held_ns if waiting.poll(0) else 0
+
+    def _loop_held_ns(self) -> int:
+        """Return how long the loop has not turned since the consumer got bytes, if long; else 0."""
+        if not self._look_is_due:
+            return 0
+        held_ns = self._now_ns() - max(self._returned_ns, self._handed_ns)
+        return held_ns if held_ns > AWAY_NS else 0
 
     def _on_readable(self) -> None:
         outcome: bytes | Exception
@@ -156,7 +175,10 @@ class SocketReader:
         except OSError as error:
             t_ns, outcome = self._now_ns(), error
         self._ended = not outcome or isinstance(outcome, Exception)
-        self._queue.put(t_ns, outcome, waited=self._paused)
+        # Some loops (uvloop) look at their sockets before what was scheduled earlier.
+        held_ns = self._held_ns or self._loop_held_ns()
+        self._queue.put(t_ns, outcome, FOREVER_NS if self._paused else held_ns)
+        self._held_ns = 0
         self._paused = self._queue.full
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

@@ -60,6 +60,10 @@ class Stamps(Protocol):
         """Note arrivals in time from now on, also while the consumer is busy."""
         ...
 
+    def more_handed_over(self) -> None:
+        """The consumer has got another chunk of the last read, and so did not ask the connection."""
+        ...
+
     def close_body(self) -> None:
         """The timed body has ended; to be called once for each `open_body`, from any thread."""
         ...
@@ -140,6 +144,9 @@ class Stamped:
 
     def open_body(self) -> None:
         """Blocking reads cannot be made ahead: they are made when the consumer asks."""
+
+    def more_handed_over(self) -> None:
+        """A blocking read tells how long it had not been asked for."""
 
     def close_body(self) -> None:
         """Nothing was begun."""
@@ -261,6 +268,11 @@ class AsyncStampedStream(Stamped):
             self._ahead = ReadAhead(cast(AsyncNetworkStream, self.inner), self.now_ns)
         if self._ahead is not None:
             self._ahead.open_body()
+
+    def more_handed_over(self) -> None:
+        """See whether the consumer keeps the loop from turning with this chunk, too."""
+        if self._ahead is not None:
+            self._ahead.more_handed_over(self.now_ns())
 
     def close_body(self) -> None:
         """End reading ahead."""

@@ -37,6 +37,9 @@ class _Reads:
     def last_read_ns(self) -> int:
         return self._now_ns()
 
+    def more_handed_over(self) -> None:
+        """Nothing is known of the reads."""
+
 
 class _Timed:
     """What the blocking and the async stream share. The base class is the family's own."""
@@ -103,9 +106,14 @@ class TimedAsyncByteStream(_Timed):
         unread = call.meter.unread
         stamp, keep = call.meter.times_ns.append, unread.append
         hand, give_back = call.consumer.handed, call.consumer.kept_ns.append
+        before_ns = None
         try:
             async for chunk in cast(AsyncClosableBytes, self._inner):
-                stamp(reads.last_read_ns or now_ns())
+                read_ns = reads.last_read_ns or now_ns()
+                if read_ns == before_ns:
+                    reads.more_handed_over()
+                before_ns = read_ns
+                stamp(read_ns)
                 keep(chunk)
                 handed_ns = now_ns()
                 if hand is not None:
