@@ -26,6 +26,8 @@ class Sample:
         blocks: Blocks in use in Python's allocator: every small object has one.
         objects: Objects that the collector knows.
         files: Open files.
+        malloc_bytes: Bytes in use in the C library's allocator, which has what is larger than Python's
+            blocks; None where it does not tell.
     """
 
     streams: int
@@ -33,6 +35,7 @@ class Sample:
     blocks: int
     objects: int
     files: int
+    malloc_bytes: int | None = None
 
     @classmethod
     def take(cls, streams: int) -> Sample:
@@ -46,7 +49,30 @@ class Sample:
             sys.getallocatedblocks(),
             len(gc.get_objects()),
             process.num_fds(),
+            malloc_in_use_bytes(),
         )
+
+
+class _MallocInfo(ctypes.Structure):
+    """What `mallinfo2` of glibc 2.33 and later returns."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd",
+            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    )  # fmt: skip
+
+
+def malloc_in_use_bytes() -> int | None:
+    """Return what is allocated and not freed in the C library, or None where it does not tell."""
+    ask = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if ask is None:
+        return None
+    ask.restype = _MallocInfo
+    told = ask()
+    return int(told.uordblks + told.hblkhd)
 
 
 def give_back_free_memory() -> None:
@@ -87,6 +113,7 @@ class Growth:
 
 
 RSS = Growth(each=100.0, least=4_000_000)
+MALLOC = Growth(each=10.0, least=500_000)
 BLOCKS = Growth(each=0.25, least=600)
 OBJECTS = Growth(each=0.1, least=300)
 FILES = Growth(each=0.0, least=0.0)
@@ -101,8 +128,8 @@ def growth_checks(
 
     Args:
         samples: In order, six or more.
-        control: Those of the bare client in the same run. What the resident size rises there is the
-            allocator's and the client's own, and is taken off.
+        control: Those of the bare client in the same run. What the resident size rises there, or goes
+            up and down by, is the allocator's and the client's own, and is taken off.
 
     Raises:
         ValueError: If there are too few samples.
@@ -120,10 +147,21 @@ def growth_checks(
         bare = _judged(control)
         bare_bytes = _risen(bare, lambda one: one.rss_bytes)
         bare_bytes *= streams / (bare[-1].streams - bare[0].streams)
-        own_bytes -= max(bare_bytes, 0.0)
-        resident += f", the bare client {bare_bytes / 1e6:+.2f} MB"
+        sizes = [one.rss_bytes for one in bare]
+        swing_bytes = max(sizes) - min(sizes)
+        own_bytes -= max(bare_bytes, swing_bytes)
+        resident += (
+            f"; the bare client {bare_bytes / 1e6:+.2f} MB, up and down by {swing_bytes / 1e6:.2f}"
+        )
+    checks = [Check("resident memory", resident, RSS.allows(own_bytes, streams))]
+    if all(one.malloc_bytes is not None for one in judged):
+        malloc_bytes = _risen(judged, lambda one: one.malloc_bytes or 0)
+        in_use = (
+            f"{(judged[-1].malloc_bytes or 0) / 1e6:.2f} MB, {malloc_bytes / 1e6:+.3f} MB{over}"
+        )
+        checks.append(Check("malloc in use", in_use, MALLOC.allows(malloc_bytes, streams)))
     return [
-        Check("resident memory", resident, RSS.allows(own_bytes, streams)),
+        *checks,
         Check(
             "blocks in use",
             f"{judged[-1].blocks:,}, {blocks:+,.0f}{over}",

@@ -8,7 +8,7 @@ from benchmarks.sdk_soak import concurrent, sequential
 from benchmarks.soak_checks import Sample, growth_checks
 
 
-def samples(*, rss_each=0, blocks_each=0, objects_each=0, files_each=0, warm_up=0):
+def samples(*, rss_each=0, blocks_each=0, objects_each=0, files_each=0, malloc_each=0, warm_up=0):
     return [
         Sample(
             10_000 * number,
@@ -16,6 +16,7 @@ def samples(*, rss_each=0, blocks_each=0, objects_each=0, files_each=0, warm_up=
             900_000 + blocks_each * 10_000 * number,
             100_000 + objects_each * 10_000 * number,
             9 + files_each * number,
+            20_000_000 + malloc_each * 10_000 * number,
         )
         for number in range(1, 10)
     ]
@@ -40,6 +41,7 @@ def test_what_grows_in_the_first_third_is_warm_up():
         ({"blocks_each": 1}, "blocks in use"),
         ({"objects_each": 1}, "objects"),
         ({"files_each": 1}, "open files"),
+        ({"malloc_each": 20}, "malloc in use"),
     ],
 )
 def test_growth_is_found(grows, what):
@@ -58,6 +60,44 @@ def test_what_the_bare_client_grows_is_not_ours():
     assert broken(growth_checks(samples(rss_each=450), samples(rss_each=200))) == [
         "resident memory"
     ]
+
+
+def test_what_the_bare_client_goes_up_and_down_by_is_not_ours():
+    control = [
+        replace(one, rss_bytes=one.rss_bytes + (index % 3) * 12_000_000)
+        for index, one in enumerate(samples())
+    ]
+
+    assert not broken(growth_checks(samples(rss_each=400), control))
+    assert broken(growth_checks(samples(rss_each=600), control)) == ["resident memory"]
+
+
+def test_where_the_c_library_does_not_tell_nothing_is_said_of_it():
+    found = [replace(one, malloc_bytes=None) for one in samples(malloc_each=1_000)]
+
+    assert "malloc in use" not in [check.what for check in growth_checks(found)]
+
+
+class Hoards:
+    """A sink that leaks a large block a stream."""
+
+    def __init__(self):
+        self.kept = []
+
+    def started(self, request):
+        return None
+
+    def finished(self, timeline, state):
+        self.kept.append(bytes(1_000))
+
+    def close(self):
+        pass
+
+
+def test_one_large_block_a_stream_is_found(tmp_path):
+    found = concurrent(300, tmp_path, print, bursts=6, gap_s=0.02, more=[Hoards()])
+
+    assert "malloc in use" in broken(found), found
 
 
 def test_too_few_samples_are_refused():
