@@ -74,7 +74,8 @@ def test_no_wait_is_lost(chunks):
 @pytest.mark.parametrize(
     ("asked_ms", "limited"),
     [
-        ((149.9, 172), {1}),  # asked at 149.9 and there at 150: it had been waiting
+        # Asked at 149.9 and there at 150: it had been waiting, and so the gap after it may be too short.
+        ((149.9, 172), {1, 2}),
         ((130, 172), set()),  # waited 20 ms for the server after asking
         ((100.1, 170.9), {2}),
         ((149.9, 170.9), {1, 2}),
@@ -87,6 +88,15 @@ def test_a_read_that_was_there_before_it_was_asked_for_is_limited(asked_ms, limi
     _, found = view((100, 150, 171), (100, 150, 171), asked_ms)
 
     assert found == limited
+
+
+def test_what_was_there_behind_a_late_read_is_late_too():
+    """A pause of 50 ms, then two reads at once; the next gap may be too short by all of it, the last not."""
+    _, limited = view(
+        (100, 150, 150.2, 170, 190), (100, 150, 150.2, 170, 190), (149.9, 150.1, 150.3, 170.1)
+    )
+
+    assert limited == {1, 2, 3}
 
 
 def test_the_chunks_of_one_read_are_one_wait():

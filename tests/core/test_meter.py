@@ -10,6 +10,7 @@ from phasemeter.core.consumer import Consumer
 from phasemeter.core.meter import StreamEnd, StreamMeter
 from phasemeter.core.timeline import Leg, Outcome
 from phasemeter.dialects import by_name
+from phasemeter.testing import chat_chunk
 
 TOKEN = b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\n'
 FINISH = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
@@ -217,3 +218,18 @@ def test_a_slice_says_whether_something_is_left():
         meter.on_read(t_ns, TOKEN)
 
     assert [meter.digest(2), meter.digest(2), meter.digest(2)] == [False, True, True]
+
+
+def test_reads_that_brought_more_than_whole_token_events_are_known():
+    """Their stamp may be that of the rest: the role, a comment, a finish chunk, half of an event."""
+    text = f"data: {chat_chunk({'content': 'a'})}\n\n".encode()
+    role = f"data: {chat_chunk({'role': 'assistant', 'content': ''})}\n\n".encode()
+    finish = f"data: {chat_chunk({}, finish_reason='stop')}\n\n".encode()
+    meter = make_meter()
+    meter.on_headers(1, 200, {})
+    reads = (role, text, text + b": comment\n\n", text, text + text[:20], text[20:], text, finish)
+    for number, data in enumerate((*reads, text + finish)):
+        meter.on_read(10 + number, data)
+    meter.digest()
+
+    assert meter.shared_reads == {0, 2, 4, 7, 8}

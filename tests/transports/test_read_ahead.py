@@ -353,6 +353,73 @@ async def test_bytes_that_came_while_the_loop_stood_still_have_waited(clock):
     await turns()
 
 
+class TakenByTheLoop(Wire):
+    """As on uvloop: the loop takes bytes from the socket before anybody can look, and hands over later."""
+
+    async def read(self, max_bytes, timeout=None):
+        data = await super().read(max_bytes, timeout)
+        await asyncio.sleep(0)
+        return data
+
+    def get_extra_info(self, info):
+        return None if info == "is_readable" else info
+
+
+@pytest.mark.parametrize("wire", [Wire, TakenByTheLoop])
+async def test_a_loop_held_up_on_another_chunk_of_the_same_read_counts_too(wire, clock):
+    """Nobody asks the connection between the two; a read is under way."""
+    stream = AsyncStampedStream(wire(), clock.now_ns)
+    stream.open_body()
+    await turns()
+    stream.more_handed_over()
+    clock.advance_ms(50)
+    stream.inner.arrive(b"late")
+    await turns()
+    clock.advance_ms(20)
+    stream.inner.arrive(b"in time")
+    await turns()
+
+    assert [await stream.read(100), await stream.read(100)] == [b"late", b"in time"]
+    assert stream.waited_ns == {50 * MS: 50 * MS}
+    stream.close_body()
+    await turns()
+
+
+@pytest.mark.parametrize("wire", [Wire, TakenByTheLoop])
+async def test_a_consumer_that_asks_after_holding_up_the_loop_has_kept_bytes_waiting(wire, clock):
+    """It waits for the read that is under way."""
+    stream = AsyncStampedStream(wire(), clock.now_ns)
+    stream.open_body()
+    await turns()
+    stream.more_handed_over()
+    clock.advance_ms(50)
+    stream.inner.arrive(b"late")
+
+    assert await stream.read(100) == b"late"
+    assert stream.waited_ns == {50 * MS: 50 * MS}
+    stream.close_body()
+    await turns()
+
+
+async def test_a_loop_held_up_again_after_one_turn_was_held_up_all_the_time(clock):
+    """Bytes of the first time are read only after the second."""
+    stream = AsyncStampedStream(TakenByTheLoop(), clock.now_ns)
+    stream.open_body()
+    await turns()
+    stream.more_handed_over()
+    clock.advance_ms(50)
+    stream.inner.arrive(b"late")
+    await asyncio.sleep(0)
+    stream.more_handed_over()
+    clock.advance_ms(30)
+    await turns()
+
+    assert await stream.read(100) == b"late"
+    assert stream.waited_ns == {80 * MS: 80 * MS}
+    stream.close_body()
+    await turns()
+
+
 async def test_each_of_two_timers_of_one_body_ends_it_once(stream):
     """A client wrapped by two Meters: reading ahead goes on until both have ended."""
     stream.open_body()

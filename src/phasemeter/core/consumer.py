@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection
 
 from phasemeter.core.clock import NS_PER_MS
 
+LATE_SHARE = 10
+"""A gap is limited where an end of it may be late by this part of it, or more."""
 _THERE_ALREADY_NS = NS_PER_MS
 
 
@@ -15,7 +17,8 @@ class Consumer:
     A read is limited by the consumer where its bytes had been waiting for the application to ask: they
     came within 1 ms of the asking, and the application had been away for half of the gap or more. Where
     arrivals are stamped while the application is away (kernel stamps, reading ahead), the stamp lies
-    before the asking and the read is not limited.
+    before the asking and the read is not limited. The read after one that had been waiting is limited
+    too where the gap between them may be too short by a tenth of it or more.
 
     Args:
         stamps_ns: The list that the owner appends to, where there is one already.
@@ -38,6 +41,7 @@ class Consumer:
         self._chunk = 0
         self._read = -1
         self._last_ns: int | None = None
+        self._late_ns = 0  # by how much the last read may be late
 
     @property
     def handed(self) -> Callable[[int], None] | None:
@@ -75,12 +79,9 @@ class Consumer:
             stamp_ns = stamps_ns[chunk]
             if stamp_ns != last_ns:
                 if self.supposes and last_ns is not None:
-                    asked_ns = self.handed_ns[chunk - 1] + kept_ns[chunk - 1]
-                    if (
-                        0 <= stamp_ns - asked_ns < _THERE_ALREADY_NS
-                        and 2 * waits_ns[read] >= stamp_ns - last_ns
-                    ):
-                        self._limited_reads.add(read + 1)
+                    gap_ns = stamp_ns - last_ns
+                    if self._late_ns or 2 * waits_ns[read] >= gap_ns:
+                        self._suppose(read, chunk, gap_ns)
                 read += 1
                 last_ns = stamp_ns
             if chunk >= len(kept_ns):
@@ -91,3 +92,15 @@ class Consumer:
                 waits_ns.append(kept_ns[chunk])
             self._chunk = chunk + 1
         self._read, self._last_ns = read, last_ns
+
+    def _suppose(self, read: int, chunk: int, gap_ns: int) -> None:
+        """Judge the gap after a read by the pulls before `chunk`, the first one of the next read."""
+        away_ns = self.waits_ns[read]
+        asked_ns = self.handed_ns[chunk - 1] + self.kept_ns[chunk - 1]
+        was_there = 0 <= self.stamps_ns[chunk] - asked_ns < _THERE_ALREADY_NS
+        had_waited = was_there and 2 * away_ns >= gap_ns
+        if had_waited or LATE_SHARE * self._late_ns >= gap_ns:
+            self._limited_reads.add(read + 1)
+        # What was there behind a late one may have come as early as that one did.
+        behind = was_there and (had_waited or self._late_ns > 0)
+        self._late_ns = self._late_ns + gap_ns if behind else 0

@@ -7,7 +7,7 @@ until `digest`, which the owner calls when it has time, or until `finish`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from itertools import accumulate, chain
 from operator import ne
@@ -111,6 +111,11 @@ class StreamMeter:
         """True once body bytes were taken."""
         return self._read >= 0 or bool(self.unread)
 
+    @property
+    def shared_reads(self) -> Collection[int]:
+        """Reads that brought something after or before their token events: their last bytes may be that."""
+        return self._understood.shared_reads
+
     def on_headers(self, t_ns: int, status: int, headers: Mapping[str, str]) -> None:
         """Take the response's status and headers (lower-case names), complete at `t_ns`."""
         self._headers_ns = t_ns
@@ -205,6 +210,8 @@ class StreamMeter:
             else:
                 assert self._framer is not None
                 learned = self._understand(self._framer.frame(block), block)
+        if not self._is_between:
+            self._understood.shared_reads.add(self._read)
         return learned
 
     def finish(
@@ -305,6 +312,7 @@ class StreamMeter:
         """Take the frame of a block; return True if it may be the pattern of those to come."""
         event = None if frame is None else self._take(frame)
         if event is None:
+            self._understood.shared_reads.add(self._read)
             return False
         if event.is_only_text:
             self._repeats.learn(block, event.running_output_tokens)

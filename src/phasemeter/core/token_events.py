@@ -18,8 +18,8 @@ class TokenEvent(NamedTuple):
         kind: Kind of the text.
         tokens: Tokens in the event, or None where the wire does not tell.
         read: Index of the read that completed the event. Two events of one read have no gap.
-        consumer_limited: The read had been there before the application asked for it, so its time
-            is the application's and not the arrival's.
+        consumer_limited: The gap before the read is the application's and not the stream's: at one of
+            its ends bytes had been waiting to be asked for.
     """
 
     t_ns: int

@@ -19,6 +19,7 @@ class Understood:
         self.kinds: list[TokenKind] = []
         self.tokens: list[int | None] = []
         self.reads: list[int] = []
+        self.shared_reads: set[int] = set()  # those that brought more than whole token events
         self.choices: set[int] = set()
         self.finish_reason: str | None = None
         self.terminal = False
@@ -42,6 +43,8 @@ class Understood:
     def take(self, event: DecodedEvent, t_ns: int, read: int) -> None:
         """Take an event that was decoded."""
         parts = event.parts
+        if not parts:
+            self.shared_reads.add(read)
         for part in parts:
             alone = len(parts) == 1 or not _shares_choice(parts, part)
             if len(parts) > 1:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import compress, count
 from typing import Protocol
 
 from phasemeter.core.consumer import Consumer
@@ -14,9 +12,9 @@ from phasemeter.core.decoding import Dialect
 from phasemeter.core.errors import guard
 from phasemeter.core.meter import StreamEnd, StreamMeter
 from phasemeter.core.timeline import Timeline
-from phasemeter.core.token_events import TokenEvents
 from phasemeter.transports.dropped import report_later, running_loop
 from phasemeter.transports.endings import closed_by_collector, end_of, stop_in_flight
+from phasemeter.transports.limited_gaps import judged
 from phasemeter.transports.recorder import Recorder
 from phasemeter.transports.request import HttpRequest, RequestInfo, describe, dialect_of
 from phasemeter.transports.stamping import Stamps, stamps_of
@@ -155,7 +153,8 @@ class TimedCall:
             # If the answer was complete, how its connection was put away is no part of it.
             timeline = self.meter.finish(ended_ns, end, error_type, answered_ns=self._last_ns())
             if self.source is not None and self.source.waited_ns and self._info.streamed:
-                timeline = replace(timeline, events=judged(timeline, self.source.waited_ns))
+                events = judged(timeline, self.source.waited_ns, self.meter.shared_reads)
+                timeline = replace(timeline, events=events)
             self.timeline = timeline
             self._recorder.finished(timeline, self._state)
 
@@ -190,27 +189,3 @@ def open_call(recorder: Recorder, request: HttpRequest) -> TimedCall | None:
         info = describe(request, dialect, started_ns=started_ns, tags=current_tags())
         return TimedCall(recorder, info, dialect)
     return None
-
-
-def judged(timeline: Timeline, waited_ns: Mapping[int, int]) -> TokenEvents:
-    """Return the events, marked as the transport knows which gaps the consumer limited.
-
-    A gap is limited where bytes waited in the socket and the consumer was away for half of it or more.
-    A kernel stamp is that of a read's last bytes, and so it is right for an event that came alone.
-    """
-    events = timeline.columns
-    times_ns, reads = events.times_ns, events.reads
-    alone_is_exact = timeline.stamp_source == "kernel"
-    limited = [False] * len(events)
-    for index in compress(count(), map(waited_ns.__contains__, times_ns)):
-        read = reads[index]
-        before = bisect_left(reads, read) - 1  # the last event of an earlier read
-        if before < 0:
-            continue
-        is_last = index + 1 == len(reads) or reads[index + 1] != read
-        is_alone = before == index - 1 and is_last
-        gap_ns = times_ns[index] - times_ns[before]
-        limited[index] = 0 < gap_ns <= 2 * waited_ns[times_ns[index]] and not (
-            alone_is_exact and is_alone
-        )
-    return TokenEvents(times_ns, events.kinds, events.tokens, reads, limited)

@@ -64,10 +64,11 @@ class ReadAhead:
         self._stopped = False
         self._paused = False
         self.returned_ns = now_ns()
-        self._handed_ns = 0
-        self._held_ns = 0
-        self._seen_to_wait = False
+        self._due_next_turn = False
+        self._due_since_ns = 0
+        self._held_since_ns: int | None = None
         self._turned_ns = 0
+        self._seen_to_wait = False
 
     def __del__(self) -> None:
         task = self.__dict__.get("_task")
@@ -101,16 +102,18 @@ class ReadAhead:
         self.returned_ns = now_ns
         if self._bodies and not self.check_is_due:
             self.check_is_due = True
-            if self._quick_reads < _QUICK_READS or since_last_ns > _CLOSE_NS:
+            self._due_since_ns = now_ns
+            self._due_next_turn = self._quick_reads < _QUICK_READS or since_last_ns > _CLOSE_NS
+            if self._due_next_turn:
                 self._loop.call_soon(self.check, context=self._context)
             else:
                 self._watch.add(self, self._loop)
 
     def more_handed_over(self, now_ns: int) -> None:
         """The consumer has got another chunk of the last read."""
-        self._handed_ns = now_ns
         if self._bodies and not self.check_is_due:
-            self.check_is_due = True
+            self.check_is_due = self._due_next_turn = True
+            self._due_since_ns = now_ns
             self._loop.call_soon(self.check, context=self._context)
 
     async def read(self, most_bytes: int, timeout: float | None) -> tuple[int, bytes, int]:
@@ -159,10 +162,14 @@ class ReadAhead:
     def arrived(self, outcome: bytes | Exception) -> bool:
         """Take a read of the task's; tell whether it is to go on."""
         t_ns = self._now_ns()
-        waited = self._seen_to_wait or t_ns - self._turned_ns < _TAKEN_BY_LOOP_NS
-        held_ns = self._held_ns if waited else 0
-        self._queue.put(t_ns, outcome, FOREVER_NS if self._paused else held_ns)
-        self._held_ns = 0
+        if self.check_is_due and self._due_next_turn:
+            self._note_held_loop(t_ns)
+        unread_ns = FOREVER_NS if self._paused else 0
+        if self._held_since_ns is not None:
+            if self._seen_to_wait or t_ns - self._turned_ns < _TAKEN_BY_LOOP_NS:
+                unread_ns = max(unread_ns, t_ns - self._held_since_ns)
+            self._held_since_ns = None
+        self._queue.put(t_ns, outcome, unread_ns)
         self._paused = self._queue.full
         ended = isinstance(outcome, Exception) or not outcome
         return not (ended or self.consumer_reads or not self._bodies or self._paused)
@@ -170,20 +177,17 @@ class ReadAhead:
     def check(self) -> None:
         """The loop has turned: if the consumer did not come back meanwhile, read for it."""
         self.check_is_due = False
+        reads_on = self._task is not None and not self._task.done()
         if self.consumer_reads:
             self._quick_reads += 1
+            if reads_on and self._due_next_turn:
+                self._note_held_loop(self._now_ns())
             return
         self._quick_reads = 0
         if not self._bodies or self._stopped or self._queue.full:
             return
-        now_ns = self._now_ns()
-        held_ns = now_ns - max(self.returned_ns, self._handed_ns)
-        if held_ns >= AWAY_NS:
-            # The application kept the loop from turning, and bytes may have come meanwhile. Some loops
-            # (uvloop) take them from the socket before this; then the task has them at once.
-            self._held_ns, self._turned_ns = held_ns, now_ns
-            self._seen_to_wait = bool(self._inner.get_extra_info("is_readable"))
-        if self._task is not None and not self._task.done():
+        self._note_held_loop(self._now_ns())
+        if reads_on:
             return
         self.is_behind = True
         self._our_cancels = 0
@@ -197,6 +201,21 @@ class ReadAhead:
         )
         # An abandoned stream's task goes with it, without a word.
         self._task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+    def _note_held_loop(self, now_ns: int) -> None:
+        """If the application kept the loop from turning until now, bytes may have waited since it began.
+
+        Some loops (uvloop) take them from the socket before the check; then the task has them at once, or
+        after the application's next turn, if it lets the loop turn for a moment only.
+        """
+        if now_ns - self._due_since_ns < AWAY_NS:
+            return
+        if self._held_since_ns is None or self._due_since_ns - self._turned_ns > _TAKEN_BY_LOOP_NS:
+            self._held_since_ns = self._due_since_ns
+            self._seen_to_wait = False
+        if self._inner.get_extra_info("is_readable"):
+            self._seen_to_wait = True
+        self._turned_ns = now_ns
 
     async def _adopt(self, task: asyncio.Task[None], timeout: float | None) -> bool:
         """Wait for the read that is under way; tell whether the timeout came first.

@@ -44,7 +44,7 @@ class SocketReader:
         self._paused = False
         self._look_is_due = False
         self._returned_ns = now_ns()
-        self._handed_ns = 0
+        self._look_due_since_ns = 0
         self._held_ns = 0
 
     def __del__(self) -> None:
@@ -90,13 +90,12 @@ class SocketReader:
         if t_ns < asked_ns:
             unread_ns = max(unread_ns, asked_ns - self._returned_ns)
         self._returned_ns = self._now_ns()
-        self._look_soon()
+        self._look_soon(self._returned_ns)
         return t_ns, data, unread_ns
 
     def more_handed_over(self) -> None:
         """The consumer has got another chunk of the last read."""
-        self._handed_ns = self._now_ns()
-        self._look_soon()
+        self._look_soon(self._now_ns())
 
     def time_left(self, timeout: float | None) -> Callable[[], float | None]:
         """Return a function that tells how much of a timeout that begins now is left."""
@@ -145,9 +144,10 @@ class SocketReader:
         elif not self._loop.is_closed():
             self._loop.remove_reader(self._socket.fileno())
 
-    def _look_soon(self) -> None:
+    def _look_soon(self, now_ns: int) -> None:
         if self._bodies and not self._look_is_due:
             self._look_is_due = True
+            self._look_due_since_ns = now_ns
             self._loop.call_soon(self._look, context=self._context)
 
     def _look(self) -> None:
@@ -163,7 +163,7 @@ class SocketReader:
         """Return how long the loop has not turned since the consumer got bytes, if long; else 0."""
         if not self._look_is_due:
             return 0
-        held_ns = self._now_ns() - max(self._returned_ns, self._handed_ns)
+        held_ns = self._now_ns() - self._look_due_since_ns
         return held_ns if held_ns > AWAY_NS else 0
 
     def _on_readable(self) -> None:
