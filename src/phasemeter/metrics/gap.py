@@ -1,8 +1,8 @@
 """Gap: difference of consecutive token events of different reads, in ns, over gaps.
 
 Events that came in one read have no gap between them: they are counted as coalesced, never recorded
-as 0. A gap that the application limited, by asking for the event later than it had arrived, is no gap
-of the stream: it is in `gap_raw` only. An event is not a token; see `itl` for time per token.
+as 0. A gap that the application limited, by asking for one of its events later than that had arrived,
+is no gap of the stream: it is in `gap_raw` only. An event is not a token; see `itl` for time per token.
 """
 
 from __future__ import annotations
