@@ -17,8 +17,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context
 
-from phasemeter.core.clock import NS_PER_MS, NS_PER_US
+from phasemeter.core.clock import NS_PER_US
 from phasemeter.transports.dropped import run_on
+from phasemeter.transports.held_loop import HeldLoop
 from phasemeter.transports.read_queue import FOREVER_NS, ReadQueue
 from phasemeter.transports.read_watch import watch_of
 from phasemeter.transports.stamping import AWAY_NS, AsyncNetworkStream, away_ns
@@ -26,8 +27,6 @@ from phasemeter.transports.stamping import AWAY_NS, AsyncNetworkStream, away_ns
 _READ_BYTES = 65_536
 _QUICK_READS = 8
 """Reads in a row after which a consumer came back at once, for it to be looked after by the watch."""
-_TAKEN_BY_LOOP_NS = NS_PER_MS
-"""What the task has so soon after the loop turned again was there before."""
 _CLOSE_NS = 500 * NS_PER_US
 """Time between two reads up to which the watch costs less than a scheduled call for each."""
 
@@ -66,9 +65,7 @@ class ReadAhead:
         self.returned_ns = now_ns()
         self._due_next_turn = False
         self._due_since_ns = 0
-        self._held_since_ns: int | None = None
-        self._turned_ns = 0
-        self._seen_to_wait = False
+        self._held_loop = HeldLoop()
 
     def __del__(self) -> None:
         task = self.__dict__.get("_task")
@@ -164,12 +161,8 @@ class ReadAhead:
         t_ns = self._now_ns()
         if self.check_is_due and self._due_next_turn:
             self._note_held_loop(t_ns)
-        unread_ns = FOREVER_NS if self._paused else 0
-        if self._held_since_ns is not None:
-            if self._seen_to_wait or t_ns - self._turned_ns < _TAKEN_BY_LOOP_NS:
-                unread_ns = max(unread_ns, t_ns - self._held_since_ns)
-            self._held_since_ns = None
-        self._queue.put(t_ns, outcome, unread_ns)
+        held_ns = self._held_loop.unread_ns(t_ns)
+        self._queue.put(t_ns, outcome, FOREVER_NS if self._paused else held_ns)
         self._paused = self._queue.full
         ended = isinstance(outcome, Exception) or not outcome
         return not (ended or self.consumer_reads or not self._bodies or self._paused)
@@ -203,19 +196,10 @@ class ReadAhead:
         self._task._log_destroy_pending = False  # type: ignore[attr-defined]
 
     def _note_held_loop(self, now_ns: int) -> None:
-        """If the application kept the loop from turning until now, bytes may have waited since it began.
-
-        Some loops (uvloop) take them from the socket before the check; then the task has them at once, or
-        after the application's next turn, if it lets the loop turn for a moment only.
-        """
-        if now_ns - self._due_since_ns < AWAY_NS:
-            return
-        if self._held_since_ns is None or self._due_since_ns - self._turned_ns > _TAKEN_BY_LOOP_NS:
-            self._held_since_ns = self._due_since_ns
-            self._seen_to_wait = False
-        if self._inner.get_extra_info("is_readable"):
-            self._seen_to_wait = True
-        self._turned_ns = now_ns
+        """The loop has turned since the consumer got bytes; see whether it was kept from that for long."""
+        if now_ns - self._due_since_ns >= AWAY_NS:
+            is_readable = bool(self._inner.get_extra_info("is_readable"))
+            self._held_loop.turned(self._due_since_ns, now_ns, is_readable=is_readable)
 
     async def _adopt(self, task: asyncio.Task[None], timeout: float | None) -> bool:
         """Wait for the read that is under way; tell whether the timeout came first.
