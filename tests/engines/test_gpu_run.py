@@ -32,19 +32,18 @@ def run(folder, *options):
 
 
 def check_injection(part):
-    """Every request was answered, and the prompts were felt, unless the run says that it was disturbed.
+    """Every request was answered, and the prompts were felt, or the run says that it cannot tell.
 
-    The verdict rests on this factor; one disturbed second of a short baseline makes its p99 any number. Two
-    cores carry server and client here, and a client that stood still for seconds can tell nothing.
+    Two cores carry server and client: a client that stood still for seconds must say `invalid`, never `none`.
+    The verdict rests on this factor; one disturbed second of a short baseline makes its p99 any number.
     """
     measured = part["measured"]
+    print(part["target"], measured["verdict"]["text"], measured["validity"])
     assert measured["requests"]["ok"] == measured["requests"]["issued"] > 0
     factor = measured["factors"]["mixed.inject.background.longest_exposed_gap"]
-    print(part["target"], measured["verdict"]["text"], measured["validity"])
-    if measured["validity"]["verdict"] == "valid":
-        assert factor["value"] > 1
-    else:
-        assert measured["validity"]["reasons"]
+    assert measured["verdict"]["kind"] in ("interference", "invalid")
+    if measured["verdict"]["kind"] == "interference":
+        assert factor["ci95"][0] > 1
 
 
 def test_transformers_is_measured_under_both_policies(tmp_path):
