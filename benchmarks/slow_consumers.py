@@ -65,14 +65,12 @@ class Found:
     Attributes:
         surface: How it was timed.
         style: What the application did.
-        gaps: Gaps left in `gap`.
         limited: Gaps that are consumer-limited.
-        errors_ms: By how much each of `gaps` is too long; negative where it is too short.
+        errors_ms: By how much each gap left in `gap` is too long; negative where it is too short.
     """
 
     surface: str
     style: str
-    gaps: int
     limited: int
     errors_ms: Sequence[float]
 
@@ -141,13 +139,11 @@ def stream_once(rng: random.Random, surface: str) -> Found:
     meter = phasemeter.Meter(sinks=[phasemeter.CallbackSink(timelines.append)])
     how, _, stamps = surface.partition(", ")
     with ScriptedServer(ScriptedReply(reads)) as server:
+        through_openai = rng.random() < 0.5
         if how == "blocking":
-            _read_blocking(
-                server.url, meter, stamps, application, through_openai=rng.random() < 0.5
-            )
+            _read_blocking(server.url, meter, stamps, application, through_openai=through_openai)
         else:
             run: Callable[[Any], object] = uvloop.run if how == "uvloop" else asyncio.run
-            through_openai = rng.random() < 0.5
             run(_read_async(server.url, meter, stamps, application, through_openai=through_openai))
     (timeline,) = timelines
     sent_ns = [server.served[0].sent_ns[read] for read in of_tokens]
@@ -158,8 +154,14 @@ def stream_once(rng: random.Random, surface: str) -> Found:
         )
         if later.read != earlier.read and not later.consumer_limited
     ]
-    limited = len(timeline.limited_gaps_ns())
-    return Found(surface, application.style, len(errors_ms), limited, errors_ms)
+    return Found(surface, application.style, len(timeline.limited_gaps_ns()), errors_ms)
+
+
+def _http_client(meter: phasemeter.Meter, stamps: str, *, is_async: bool) -> Any:  # noqa: ANN401
+    if stamps == "kernel":
+        return phasemeter.http_client(is_async=is_async, meter=meter)
+    bare = httpx2.AsyncClient() if is_async else httpx2.Client()
+    return bare if stamps == PULL else meter.wrap(bare)
 
 
 def _read_blocking(
@@ -170,12 +172,7 @@ def _read_blocking(
     *,
     through_openai: bool,
 ) -> None:
-    http: Any
-    if stamps == "kernel":
-        http = phasemeter.http_client(meter=meter)
-    else:
-        http = httpx2.Client() if stamps == PULL else meter.wrap(httpx2.Client())
-    with http:
+    with _http_client(meter, stamps, is_async=False) as http:
         if stamps == PULL or through_openai:
             client = openai.OpenAI(base_url=f"{url}/v1", api_key="k", http_client=http)
             chunks: Iterable[object] = client.chat.completions.create(**REQUEST)
@@ -195,12 +192,7 @@ async def _read_async(
     *,
     through_openai: bool,
 ) -> None:
-    http: Any
-    if stamps == "kernel":
-        http = phasemeter.http_client(is_async=True, meter=meter)
-    else:
-        http = httpx2.AsyncClient() if stamps == PULL else meter.wrap(httpx2.AsyncClient())
-    async with http:
+    async with _http_client(meter, stamps, is_async=True) as http:
         if stamps == PULL or through_openai:
             client = openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="k", http_client=http)
             chunks: AsyncIterable[object] = await client.chat.completions.create(**REQUEST)
@@ -229,7 +221,7 @@ def show(found: Sequence[Found], tolerance_ms: float, console: Console) -> None:
         table.add_row(
             surface,
             str(len(own)),
-            f"{sum(one.gaps for one in own):,}",
+            f"{len(errors_ms):,}",
             f"{sum(one.limited for one in own):,}",
             str(sum(len(one.wrong_ms(tolerance_ms)) for one in own)),
             f"{max(map(abs, errors_ms)):.1f}" if errors_ms else UNKNOWN,

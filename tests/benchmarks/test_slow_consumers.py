@@ -12,8 +12,8 @@ def test_every_surface_is_timed_and_compared_with_the_server(surface):
     """How right the gaps are is for a machine with nothing else to do."""
     found = stream_once(random.Random("3"), surface)
 
-    assert (found.surface, found.gaps) == (surface, len(found.errors_ms))
-    assert found.gaps + found.limited > 0
+    assert found.surface == surface
+    assert len(found.errors_ms) + found.limited > 0
 
 
 def test_a_script_says_which_read_brings_each_token():
@@ -25,5 +25,5 @@ def test_a_script_says_which_read_brings_each_token():
 
 
 def test_an_error_is_wrong_in_either_direction():
-    found = Found("asyncio, recv", "sleep", 4, 0, (8.0, 8.1, -9.0, 0.1))
+    found = Found("asyncio, recv", "sleep", 0, (8.0, 8.1, -9.0, 0.1))
     assert found.wrong_ms(8.0) == [8.1, -9.0]
