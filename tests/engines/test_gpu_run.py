@@ -32,7 +32,7 @@ def run(folder, *options):
 
 
 def check_injection(part):
-    """Every request was answered, and the prompts were felt, or the run says that it cannot tell.
+    """Every request was answered and the prompts were felt, with a clear interval or the run's own doubt.
 
     Two cores carry server and client: a client that stood still for seconds must say `invalid`, never `none`.
     The verdict rests on this factor; one disturbed second of a short baseline makes its p99 any number.
@@ -41,6 +41,7 @@ def check_injection(part):
     print(part["target"], measured["verdict"]["text"], measured["validity"])
     assert measured["requests"]["ok"] == measured["requests"]["issued"] > 0
     factor = measured["factors"]["mixed.inject.background.longest_exposed_gap"]
+    assert factor["value"] > 1
     assert measured["verdict"]["kind"] in ("interference", "invalid")
     if measured["verdict"]["kind"] == "interference":
         assert factor["ci95"][0] > 1
