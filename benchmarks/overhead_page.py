@@ -41,7 +41,7 @@ def write_overhead_page(overhead: Overhead, path: Path) -> None:
         "<h1>What tracing SDKs add to the openai client</h1>"
         f"<p>{escape(overhead.date)}; {escape(machine)}. CPU time of the whole process over the "
         "bare client's in the same round; bars are medians over rounds, whiskers the quartiles. "
-        "The network is in memory. Dotted: phasemeter's budget (spans and HDR, without metrics)."
+        "Over loopback, one event a read. Dotted: phasemeter's budget (spans and HDR, without metrics)."
         f"</p>{''.join(parts)}</body></html>",
         encoding="utf-8",
     )

@@ -2,9 +2,11 @@
 
 Usage: python -m benchmarks.sdk_overhead [--quick] [--rounds N] [--tools NAME ...] [--json]
 
-Each tool runs in an environment of its own, made at first use. The network is in memory, so that the
-CPU time is the client's alone and every tool does the same reads. All processes stay up and take turns:
-each round asks every one for a block of streams, in turning order. Results: a table, sdk_overhead.json,
+Each tool runs in an environment of its own, made at first use. Its client is connected to a server over
+loopback that sends one event at a time, so that every tool does the same reads, as it would over a network;
+the CPU time is that of the client's process, the kernel's work for it included. All processes stay up and
+take turns: each round asks every one for a block of streams, in turning order. How long the loop is held is
+measured over a network in memory. Results: a table, sdk_overhead.json,
 sdk_overhead.html and, unless --quick, docs/comparison.md.
 """
 
@@ -12,8 +14,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -38,6 +42,8 @@ _WORKER = "benchmarks.sdk_worker"
 _STREAMS = {FEW: 10, MANY: 1}
 _HELD_STREAMS = {FEW: 9, MANY: 5}
 _WARM_UP_STREAMS = 8
+_GAP_S = 0.0007
+"""Time between two events: more than a client takes for one, so that each comes in a read of its own."""
 _ROUNDS, _QUICK_ROUNDS = 41, 5
 _MANY_EVERY = 4
 """Rounds to one in which the long streams are measured too: they take longest, and vary least."""
@@ -51,13 +57,17 @@ def main() -> int:
     tools = install(options.tools, options.folder, overhead, console)
     logs = options.folder / "logs"
     results_path = options.folder / "sdk_overhead.json"
-    with sdk_processes(tools, HOWS, logs, module=_WORKER) as processes:
+    with (
+        paced_server() as port,
+        sdk_processes(tools, HOWS, logs, module=_WORKER, arguments=[str(port)]) as processes,
+    ):
         alive = _warm_up(processes, overhead, console)
         for number in range(options.rounds):
             turn = number % len(alive) if alive else 0
             _round(alive[turn:] + alive[:turn], number + 1, overhead, console)
             console.print(f"round {number + 1} of {options.rounds}")
-        _holds(alive, overhead, console)
+    with sdk_processes(tools, ("async",), logs, module=_WORKER) as processes:
+        _holds(_warm_up(processes, overhead, console), overhead, console)
     overhead.hot_path_us = hot_path_us_per_chunk()
     overhead.save(results_path)
     write_overhead_page(overhead, options.folder / "sdk_overhead.html")
@@ -69,6 +79,19 @@ def main() -> int:
         show(overhead, Console(width=None if sys.stdout.isatty() else 150))
     console.print(f"written: {results_path}, {options.folder / 'sdk_overhead.html'}")
     return 0 if overhead.costs else 1
+
+
+@contextmanager
+def paced_server() -> Iterator[int]:
+    """Run the server that all clients are connected to; yields its port."""
+    command = [sys.executable, "-m", "benchmarks.paced_server", str(_GAP_S)]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        yield int(server.stdout.readline())
+        server.stdin.close()
 
 
 def install(
@@ -189,8 +212,6 @@ def _round(processes: list[SdkProcess], number: int, overhead: Overhead, console
 def _holds(processes: list[SdkProcess], overhead: Overhead, console: Console) -> None:
     for chunks, streams in _HELD_STREAMS.items():
         for process in processes:
-            if process.how != "async":
-                continue
             try:
                 held = process.ask("hold", chunks=chunks, streams=streams)
             except SdkProcessError as fault:

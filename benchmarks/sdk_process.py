@@ -6,7 +6,7 @@ import json
 import os
 import selectors
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -32,10 +32,18 @@ class SdkProcess:
         environment: Folder of its virtual environment.
         log: File that takes what it prints.
         module: Worker module.
+        arguments: What else it is given.
     """
 
     def __init__(
-        self, tool: SdkTool, how: str, environment: Path, log: Path, *, module: str
+        self,
+        tool: SdkTool,
+        how: str,
+        environment: Path,
+        log: Path,
+        *,
+        module: str,
+        arguments: Sequence[str] = (),
     ) -> None:
         self.tool = tool
         self.how = how
@@ -44,7 +52,7 @@ class SdkProcess:
         log.parent.mkdir(parents=True, exist_ok=True)
         errors = self._running.enter_context(log.open("wb"))
         self._process = subprocess.Popen(
-            [str(environment / "bin" / "python"), "-m", module, tool.name, how],
+            [str(environment / "bin" / "python"), "-m", module, tool.name, how, *arguments],
             cwd=ROOT,
             env={
                 **os.environ,
@@ -118,7 +126,12 @@ class SdkProcess:
 
 @contextmanager
 def sdk_processes(
-    tools: Mapping[SdkTool, Path], hows: tuple[str, ...], logs: Path, *, module: str
+    tools: Mapping[SdkTool, Path],
+    hows: tuple[str, ...],
+    logs: Path,
+    *,
+    module: str,
+    arguments: Sequence[str] = (),
 ) -> Iterator[list[SdkProcess]]:
     """Run a process for each tool and way; all are ended on leaving."""
     with ExitStack() as running:
@@ -130,6 +143,7 @@ def sdk_processes(
                     environment,
                     logs / f"{tool.name.replace(', ', '-').replace(' ', '-')}-{how}.txt",
                     module=module,
+                    arguments=arguments,
                 )
             )
             for how in hows

@@ -1,6 +1,6 @@
-"""The process in which one tool is measured: `python -m benchmarks.sdk_worker TOOL sync|async`.
+"""The process in which one tool is measured: `python -m benchmarks.sdk_worker TOOL sync|async [PORT]`.
 
-Runs in the tool's own environment, takes commands as JSON lines on its input and answers each with one.
+With a port, the client talks to the paced server there; else over the network in memory. Runs in the tool's own environment, takes commands as JSON lines on its input and answers each with one.
 It needs the openai client, the OpenTelemetry SDK, the standard library and this tree.
 """
 
@@ -23,10 +23,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from benchmarks.loop_holds import until_idle, watched_holds
-from benchmarks.memory_network import URL, MemoryNetwork, reply_of
+from benchmarks.memory_network import URL, MemoryNetwork
+from benchmarks.openai_family import httpx
+from benchmarks.paced_server import answer
 from benchmarks.sdk_tools import sdk_tool
 from benchmarks.sdk_tools.tool import Telemetry
-from phasemeter.testing import chat_chunk, chat_events
 
 REQUEST: Mapping[str, Any] = {
     "model": "scripted",
@@ -34,20 +35,6 @@ REQUEST: Mapping[str, Any] = {
     "stream": True,
     "stream_options": {"include_usage": True},
 }
-
-_WORDS = (
-    "the",
-    "answer",
-    "of",
-    "a",
-    "model",
-    "is",
-    "made",
-    "out",
-    "several",
-    "different",
-    "tokens",
-)
 
 
 class Discard(SpanExporter):
@@ -62,9 +49,15 @@ class Discard(SpanExporter):
 
 
 class CostWorker:
-    """One tool on one client over the network in memory."""
+    """One tool on one client.
 
-    def __init__(self, name: str, *, is_async: bool) -> None:
+    Args:
+        name: Name of the tool's row.
+        is_async: Whether the client is the async one.
+        port: Port of the paced server; None for the network in memory.
+    """
+
+    def __init__(self, name: str, *, is_async: bool, port: int | None = None) -> None:
         self._is_async = is_async
         self._exporter = Discard()
         self._runs = 0
@@ -79,18 +72,19 @@ class CostWorker:
             self._count_run,
         )
         self._network = MemoryNetwork([])
+        url = URL if port is None else f"http://127.0.0.1:{port}/v1"
         if is_async:
             self._runner = asyncio.Runner()
-            client: Any = openai.AsyncOpenAI(
-                base_url=URL, api_key="k", http_client=self._network.async_client()
-            )
+            http = self._network.async_client() if port is None else httpx.AsyncClient()
+            client: Any = openai.AsyncOpenAI(base_url=url, api_key="k", http_client=http)
         else:
-            client = openai.OpenAI(base_url=URL, api_key="k", http_client=self._network.client())
+            http = self._network.client() if port is None else httpx.Client()
+            client = openai.OpenAI(base_url=url, api_key="k", http_client=http)
         self._client = sdk_tool(name).timed(client, self._telemetry)
 
     def cost(self, chunks: int, streams: int) -> dict[str, object]:
         """Return the CPU time of the whole process for so many streams, one after the other."""
-        self._network.reads = _reads(chunks)
+        self._answer_with(chunks)
         spans, runs = self._exporter.spans, self._runs
         gc.collect()
         started_ns = process_time_ns()
@@ -112,7 +106,7 @@ class CostWorker:
 
     def hold(self, chunks: int, streams: int) -> dict[str, object]:
         """Return how long the loop was held in one go at the end of streams, and before it, in ns."""
-        self._network.reads = _reads(chunks)
+        self._answer_with(chunks)
         return self._runner.run(self._holds(streams))
 
     async def _holds(self, streams: int) -> dict[str, object]:
@@ -142,16 +136,20 @@ class CostWorker:
             "before_cpu_ns": median(before),
         }
 
+    def _answer_with(self, chunks: int) -> None:
+        self._network.reads = list(answer(chunks))
+        self._request = {**REQUEST, "max_tokens": chunks}
+
     def _consume(self) -> int:
         seen = 0
-        for _ in self._client.chat.completions.create(**REQUEST):
+        for _ in self._client.chat.completions.create(**self._request):
             seen += 1
         return seen
 
     async def _consume_async(self, streams: int) -> int:
         seen = 0
         for _ in range(streams):
-            async for _ in await self._client.chat.completions.create(**REQUEST):
+            async for _ in await self._client.chat.completions.create(**self._request):
                 seen += 1
         await until_idle(asyncio.get_running_loop())
         return seen
@@ -165,15 +163,6 @@ class CostWorker:
         self._runs += 1
 
 
-def _reads(chunks: int) -> list[bytes]:
-    """Return an answer whose tokens differ, as those of a real one do."""
-    events = [data for _, data in chat_events(kinds=("content",) * chunks)]
-    tokens = [
-        chat_chunk({"content": f" {_WORDS[one * 7 % len(_WORDS)]}{one}"}) for one in range(chunks)
-    ]
-    return reply_of([events[0], *tokens, *events[1 + chunks :]])
-
-
 def _commands() -> Iterator[tuple[str, dict[str, Any]]]:
     for line in sys.stdin:
         command = json.loads(line)
@@ -184,8 +173,8 @@ def main() -> None:
     """Answer commands until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a tool prints is no answer
-    name, how = sys.argv[1:]
-    worker = CostWorker(name, is_async=how == "async")
+    name, how, *ports = sys.argv[1:]
+    worker = CostWorker(name, is_async=how == "async", port=int(ports[0]) if ports else None)
     known: dict[str, Callable[..., dict[str, object]]] = {"cost": worker.cost, "hold": worker.hold}
     for what, arguments in _commands():
         answer = known[what](**arguments)

@@ -536,6 +536,9 @@ def test_under_trio_reads_are_stamped_as_they_are_asked_for(clock):
             clock.advance_ms(20)
             return b"x"
 
+        def get_extra_info(self, info):
+            return None
+
     async def main():
         stream = AsyncStampedStream(TrioWire(), clock.now_ns)
         stream.open_body()

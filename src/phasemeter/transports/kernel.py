@@ -9,18 +9,21 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from phasemeter.core.timeline import StampSource
 from phasemeter.transports.arrivals import HAS_KERNEL_STAMPS, Arrivals, keep_stamping
-from phasemeter.transports.stamping import (
+from phasemeter.transports.network import (
     AsyncNetworkStream,
+    NetworkErrors,
+    NetworkStream,
+    errors_of,
+)
+from phasemeter.transports.stamping import (
     AsyncStampedStream,
     AsyncStampingBackend,
-    NetworkStream,
     Stamped,
     StampedStream,
     StampingBackend,
@@ -33,17 +36,6 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 65_536
 _ALERT_S = 1.0
-
-
-class NetworkErrors(Protocol):
-    """The exceptions of httpcore or httpcore2, as far as they are raised."""
-
-    ConnectError: type[Exception]
-    ConnectTimeout: type[Exception]
-    ReadError: type[Exception]
-    ReadTimeout: type[Exception]
-    WriteError: type[Exception]
-    WriteTimeout: type[Exception]
 
 
 class _KernelStamped(Stamped):
@@ -138,7 +130,8 @@ class KernelStream(_KernelStamped):
         tls = self._tls
         asked_ns = self.now_ns()
         try:
-            self._socket.settimeout(timeout)
+            if self._socket.gettimeout() != timeout:
+                self._socket.settimeout(timeout)
             t_ns, data = self._arrivals.receive(max_bytes)
             while tls is not None and data:
                 data = tls.decrypt(data)
@@ -307,7 +300,7 @@ def install_kernel_stamps(transport: object, now_ns: Callable[[], int], *, is_as
     """
     pool = getattr(transport, "_pool", None)
     inner = getattr(pool, "_network_backend", None)
-    errors = _errors_of(pool)
+    errors = next(filter(None, map(errors_of, type(pool).__mro__)), None)
     if not HAS_KERNEL_STAMPS or inner is None or errors is None:
         return False
     if isinstance(inner, StampingBackend | AsyncStampingBackend):
@@ -348,11 +341,3 @@ def _async_stream(
         return stamped
     stream = AsyncKernelStream(inner, now_ns, SocketReader(sock, now_ns), errors)
     return cast(AsyncNetworkStream, stream)
-
-
-def _errors_of(pool: object) -> NetworkErrors | None:
-    for cls in type(pool).__mro__:
-        package = cls.__module__.partition(".")[0]
-        if package in ("httpcore", "httpcore2"):
-            return cast(NetworkErrors, sys.modules[package])
-    return None

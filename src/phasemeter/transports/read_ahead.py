@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context
 
@@ -22,7 +22,10 @@ from phasemeter.transports.dropped import run_on
 from phasemeter.transports.held_loop import HeldLoop
 from phasemeter.transports.read_queue import FOREVER_NS, ReadQueue
 from phasemeter.transports.read_watch import watch_of
-from phasemeter.transports.stamping import AWAY_NS, AsyncNetworkStream, away_ns
+from phasemeter.transports.stamping import AWAY_NS
+
+AsyncRead = Callable[[int, float | None], Awaitable[bytes]]
+"""Reads at most so many bytes within so many seconds; none are the end."""
 
 _READ_BYTES = 65_536
 _QUICK_READS = 8
@@ -34,7 +37,7 @@ _CLOSE_NS = 500 * NS_PER_US
 class ReadAhead:
     """Reads of one connection ahead of its consumer, at most one at a time.
 
-    The consumer's own reads go to the inner stream directly while `is_behind` is False. To be made and used
+    The consumer's own reads are made directly while `is_behind` is False. To be made and used
     on the connection's event loop; `close_body` and the finalizer may be called from any thread.
 
     Attributes:
@@ -44,8 +47,11 @@ class ReadAhead:
         check_is_due: It will be seen soon whether the consumer has gone away; else to be told of each read.
     """
 
-    def __init__(self, inner: AsyncNetworkStream, now_ns: Callable[[], int]) -> None:
-        self._inner = inner
+    def __init__(
+        self, read_inner: AsyncRead, is_readable: Callable[[], object], now_ns: Callable[[], int]
+    ) -> None:
+        self._read_inner = read_inner
+        self._is_readable = is_readable
         self._now_ns = now_ns
         self._queue = ReadQueue()
         self._loop = asyncio.get_running_loop()
@@ -128,9 +134,10 @@ class ReadAhead:
             if self._queue:
                 t_ns, data, unread_ns = self._queue.take(most_bytes)
             else:
-                unread_ns = away_ns(self._inner, since_last_ns)
+                away = since_last_ns >= AWAY_NS and self._is_readable()
+                unread_ns = since_last_ns if away else 0
                 # A timeout that is over already makes the inner stream raise its own exception.
-                data = await self._inner.read(most_bytes, 0.0 if expired else timeout)
+                data = await self._read_inner(most_bytes, 0.0 if expired else timeout)
                 t_ns = self._now_ns()
                 self._paused = False
         finally:
@@ -187,7 +194,7 @@ class ReadAhead:
         self._expired = False
         # Not through the loop's task factory: this task is none of the application's.
         self._task = asyncio.Task(
-            _read_on(weakref.ref(self), self._inner),
+            _read_on(weakref.ref(self), self._read_inner),
             loop=self._loop,
             name="phasemeter read-ahead",
             context=self._context,
@@ -198,7 +205,7 @@ class ReadAhead:
     def _note_held_loop(self, now_ns: int) -> None:
         """The loop has turned since the consumer got bytes; see whether it was kept from that for long."""
         if now_ns - self._due_since_ns >= AWAY_NS:
-            is_readable = bool(self._inner.get_extra_info("is_readable"))
+            is_readable = bool(self._is_readable())
             self._held_loop.turned(self._due_since_ns, now_ns, is_readable=is_readable)
 
     async def _adopt(self, task: asyncio.Task[None], timeout: float | None) -> bool:
@@ -236,13 +243,13 @@ class ReadAhead:
             self._cancel(self._task)
 
 
-async def _read_on(owner: weakref.ref[ReadAhead], inner: AsyncNetworkStream) -> None:
+async def _read_on(owner: weakref.ref[ReadAhead], read_inner: AsyncRead) -> None:
     """Read for the owner as long as it wants; keeps it alive at no time while waiting."""
     goes_on = True
     while goes_on:
         outcome: bytes | Exception
         try:
-            outcome = await inner.read(_READ_BYTES, None)
+            outcome = await read_inner(_READ_BYTES, None)
         except Exception as error:  # noqa: BLE001  the consumer's to see, at its next read
             outcome = error
         ahead = owner()

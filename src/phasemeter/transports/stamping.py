@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 from phasemeter.core.clock import NS_PER_US
 from phasemeter.core.timeline import StampSource
+from phasemeter.transports.direct_read import direct_read, readable_check
 from phasemeter.transports.dropped import running_loop
+from phasemeter.transports.network import (
+    AsyncNetworkBackend,
+    AsyncNetworkStream,
+    NetworkBackend,
+    NetworkStream,
+)
 
 if TYPE_CHECKING:
+    from phasemeter.transports.direct_async_read import DirectAsyncRead
     from phasemeter.transports.read_ahead import ReadAhead
 
 
@@ -67,49 +75,6 @@ class Stamps(Protocol):
     def close_body(self) -> None:
         """The timed body has ended; to be called once for each `open_body`, from any thread."""
         ...
-
-
-class NetworkStream(Protocol):
-    """What is used of a blocking network stream; arguments pass through unread."""
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes: ...  # noqa: D102
-    def write(self, *args: object, **options: object) -> None: ...  # noqa: D102
-    def close(self) -> None: ...  # noqa: D102
-    def start_tls(self, *args: object, **options: object) -> NetworkStream: ...  # noqa: D102
-    def get_extra_info(self, info: str) -> object: ...  # noqa: D102
-
-
-class AsyncNetworkStream(Protocol):
-    """What is used of an async network stream; arguments pass through unread."""
-
-    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes: ...  # noqa: D102
-    async def write(self, *args: object, **options: object) -> None: ...  # noqa: D102
-    async def aclose(self) -> None: ...  # noqa: D102
-    async def start_tls(self, *args: object, **options: object) -> AsyncNetworkStream: ...  # noqa: D102
-    def get_extra_info(self, info: str) -> object: ...  # noqa: D102
-
-
-class NetworkBackend(Protocol):
-    """What is used of a blocking backend; addresses and options pass through unread."""
-
-    def connect_tcp(self, *args: object, **options: object) -> NetworkStream: ...  # noqa: D102
-    def connect_unix_socket(self, *args: object, **options: object) -> NetworkStream: ...  # noqa: D102
-
-
-class AsyncNetworkBackend(Protocol):
-    """What is used of an async backend."""
-
-    async def connect_tcp(self, *args: object, **options: object) -> AsyncNetworkStream: ...  # noqa: D102
-    async def connect_unix_socket(  # noqa: D102
-        self, *args: object, **options: object
-    ) -> AsyncNetworkStream: ...
-
-
-def away_ns(inner: NetworkStream | AsyncNetworkStream, since_last_ns: int) -> int:
-    """Return the time since the last read if bytes are waiting in the socket now, else 0."""
-    if since_last_ns < AWAY_NS or not inner.get_extra_info("is_readable"):
-        return 0
-    return since_last_ns
 
 
 class Stamped:
@@ -164,14 +129,15 @@ class StampedStream(Stamped):
 
     def __init__(self, inner: NetworkStream, now_ns: Callable[[], int]) -> None:
         super().__init__(inner, now_ns)
-        self._inner_read = inner.read
+        self._inner_read = direct_read(inner)
+        self._is_readable = readable_check(inner)
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Read, then note the time."""
         # hot
         now_ns, last_ns = self.now_ns, self.last_read_ns
         since_last_ns = 0 if last_ns is None else now_ns() - last_ns
-        away = since_last_ns >= AWAY_NS and self.get_extra_info("is_readable")
+        away = since_last_ns >= AWAY_NS and self._is_readable()
         data = self._inner_read(max_bytes, timeout)
         self.last_read_ns = last_ns = now_ns()
         if away:
@@ -204,7 +170,15 @@ class AsyncStampedStream(Stamped):
     def __init__(self, inner: AsyncNetworkStream, now_ns: Callable[[], int]) -> None:
         super().__init__(inner, now_ns)
         self._inner_read = inner.read
+        self._is_readable = readable_check(inner)
         self._ahead: ReadAhead | None = None
+        self._direct: DirectAsyncRead | None = None
+        if in_asyncio_task():
+            from phasemeter.transports.direct_async_read import direct_async_read
+
+            self._direct = direct_async_read(inner)
+        if self._direct is not None:
+            self._inner_read = self._direct.read
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Return what has arrived, or read and note the time."""
@@ -220,7 +194,7 @@ class AsyncStampedStream(Stamped):
                 return data
         now_ns = self.now_ns
         since_last_ns = 0 if last_ns is None else now_ns() - last_ns
-        away = since_last_ns >= AWAY_NS and self.get_extra_info("is_readable")
+        away = since_last_ns >= AWAY_NS and self._is_readable()
         data = await self._inner_read(max_bytes, timeout)
         self.last_read_ns = last_ns = now_ns()
         if away:
@@ -252,6 +226,8 @@ class AsyncStampedStream(Stamped):
             if self._ahead is not None:
                 await self._ahead.stop()
         finally:
+            if self._direct is not None:
+                self._direct.close()
             await cast(AsyncNetworkStream, self.inner).aclose()
 
     def get_extra_info(self, info: str) -> object:
@@ -265,7 +241,7 @@ class AsyncStampedStream(Stamped):
         if self._ahead is None and in_asyncio_task():
             from phasemeter.transports.read_ahead import ReadAhead
 
-            self._ahead = ReadAhead(cast(AsyncNetworkStream, self.inner), self.now_ns)
+            self._ahead = ReadAhead(self._inner_read, self._is_readable, self.now_ns)
         if self._ahead is not None:
             self._ahead.open_body()
 
