@@ -288,7 +288,7 @@ def _costs(overhead: Overhead) -> str:
     text = f"""## CPU added to the openai client
 
 Measured on {overhead.date} at {overhead.commit}: {machine["processor"]}, {machine["cores"]} cores, {machine["memory"]}, Linux {machine["kernel"]}, Python {machine["python"]}.
-CPU time of the whole process, all threads, over the bare client's in the same round, us a chunk: median over {max((one.round for one in overhead.costs), default=0)} rounds, quartiles in brackets.
+CPU time of the whole process, all threads, over the bare client's just before and after, us a chunk: median over {max((one.round for one in overhead.costs), default=0)} rounds, quartiles in brackets.
 "A stream" is what does not grow with the chunks, from the two lengths.
 """
     for how in HOWS:
@@ -413,7 +413,7 @@ def _method(seen: Seen | None, overhead: Overhead | None) -> str:
     if overhead is not None:
         text += """
 - Cost: clients are connected over loopback to a server that sends one event every 0.7 ms, so that every tool does the same reads, one event each. What the kernel does for the client counts. phasemeter reads the sockets itself, and more cheaply than the client does; that is part of its figure, which may be below 0. How long the loop is held is measured over a network in memory.
-- All processes stay up and take turns in every round; the added cost is the difference within a round. A round has 10 streams of 100 chunks and one of 2,000.
+- All processes stay up and take turns in every round; the added cost is the difference to the bare client just before and just after. A round has 10 streams of 100 chunks, every sixth one of 2,000 as well.
 - Spans go through a BatchSpanProcessor to an exporter that drops them; what its thread takes is counted, what an exporter would take to serialise and send is not.
 - phasemeter's and OpenTelemetry's rows come with and without metrics, since most tools record none for each chunk.
 """

@@ -19,6 +19,7 @@ class Cost:
         chunks: Tokens a stream, each in a chunk of its own.
         round: Which round, from 1.
         cpu_us: CPU time of the process, all threads, us a stream.
+        bare_us: The same of the bare client, just before and after.
     """
 
     tool: str
@@ -26,6 +27,7 @@ class Cost:
     chunks: int
     round: int
     cpu_us: float
+    bare_us: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +108,12 @@ class Overhead:
 
     def added_us(self, tool: str, how: str, chunks: int) -> Spread | None:
         """Return the CPU time added to the bare client, us a chunk, over the rounds."""
-        own = self._by_round(tool, how, chunks)
-        bare = self._by_round(self.baselines.get(tool, ""), how, chunks)
-        return Spread.of([(own[one] - bare[one]) / chunks for one in own if one in bare])
+        found = self._costs_of(tool, how, chunks)
+        return Spread.of([(one.cpu_us - one.bare_us) / chunks for one in found])
 
     def bare_us(self, how: str, chunks: int, tool: str = "bare") -> Spread | None:
         """Return the CPU time of a bare client, us a chunk."""
-        return Spread.of([one / chunks for one in self._by_round(tool, how, chunks).values()])
+        return Spread.of([one.cpu_us / chunks for one in self._costs_of(tool, how, chunks)])
 
     def fixed_us(self, tool: str, how: str, few: int, many: int) -> tuple[float, float] | None:
         """Split the added cost into (us a chunk, us a stream) by two lengths of streams."""
@@ -144,11 +145,9 @@ class Overhead:
         document["holds"] = [Hold(**one) for one in document["holds"]]
         return cls(**document)
 
-    def _by_round(self, tool: str, how: str, chunks: int) -> dict[int, float]:
+    def _costs_of(self, tool: str, how: str, chunks: int) -> list[Cost]:
         wanted = (tool, how, chunks)
-        return {
-            one.round: one.cpu_us for one in self.costs if (one.tool, one.how, one.chunks) == wanted
-        }
+        return [one for one in self.costs if (one.tool, one.how, one.chunks) == wanted]
 
 
 def cheapest(names: Iterable[str], figures: Mapping[str, Spread | None]) -> str | None:

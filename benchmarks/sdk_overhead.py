@@ -5,7 +5,8 @@ Usage: python -m benchmarks.sdk_overhead [--quick] [--rounds N] [--tools NAME ..
 Each tool runs in an environment of its own, made at first use. Its client is connected to a server over
 loopback that sends one event at a time, so that every tool does the same reads, as it would over a network;
 the CPU time is that of the client's process, the kernel's work for it included. All processes stay up and
-take turns: each round asks every one for a block of streams, in turning order. How long the loop is held is
+take turns: each round asks every one for a block of streams between two blocks of its bare client, in
+turning order. How long the loop is held is
 measured over a network in memory. Results: a table, sdk_overhead.json,
 sdk_overhead.html and, unless --quick, docs/comparison.md.
 """
@@ -44,8 +45,8 @@ _HELD_STREAMS = {FEW: 9, MANY: 5}
 _WARM_UP_STREAMS = 8
 _GAP_S = 0.0007
 """Time between two events: more than a client takes for one, so that each comes in a read of its own."""
-_ROUNDS, _QUICK_ROUNDS = 41, 5
-_MANY_EVERY = 4
+_ROUNDS, _QUICK_ROUNDS = 21, 3
+_MANY_EVERY = 6
 """Rounds to one in which the long streams are measured too: they take longest, and vary least."""
 
 
@@ -196,17 +197,35 @@ def _warm_up(processes: list[SdkProcess], overhead: Overhead, console: Console) 
 
 
 def _round(processes: list[SdkProcess], number: int, overhead: Overhead, console: Console) -> None:
+    """Measure each tool between two blocks of its bare client, so that the machine's drift is in both."""
+    bare = {(one.tool.name, one.how): one for one in processes if _is_bare(one)}
     for chunks, streams in _STREAMS.items():
         if chunks == MANY and (number - 1) % _MANY_EVERY:
             continue
         for process in processes:
+            baseline = bare.get((process.tool.baseline, process.how))
+            if _is_bare(process) or baseline is None:
+                continue
             try:
-                answer = process.ask("cost", chunks=chunks, streams=streams)
+                before_us = _cpu_us(baseline, chunks, max(streams // 2, 1))
+                cpu_us = _cpu_us(process, chunks, streams)
+                after_us = _cpu_us(baseline, chunks, max(streams // 2, 1))
             except SdkProcessError as fault:
                 console.print(f"{process.tool.name}, {process.how}: {fault}")
                 continue
-            cpu_us = answer["cpu_ns"] / 1000 / streams
-            overhead.costs.append(Cost(process.tool.name, process.how, chunks, number, cpu_us))
+            bare_us = (before_us + after_us) / 2
+            for name, took_us in ((process.tool.name, cpu_us), (baseline.tool.name, bare_us)):
+                overhead.costs.append(Cost(name, process.how, chunks, number, took_us, bare_us))
+
+
+def _is_bare(process: SdkProcess) -> bool:
+    return process.tool.name == process.tool.baseline
+
+
+def _cpu_us(process: SdkProcess, chunks: int, streams: int) -> float:
+    """Return the CPU time of a stream, us."""
+    cpu_ns: int = process.ask("cost", chunks=chunks, streams=streams)["cpu_ns"]
+    return cpu_ns / 1000 / streams
 
 
 def _holds(processes: list[SdkProcess], overhead: Overhead, console: Console) -> None:
