@@ -40,7 +40,7 @@ def write_overhead_page(overhead: Overhead, path: Path) -> None:
         f"<title>What tracing SDKs cost</title><style>{_STYLE}</style></head><body>"
         "<h1>What tracing SDKs add to the openai client</h1>"
         f"<p>{escape(overhead.date)}; {escape(machine)}. CPU time of the whole process over the "
-        "bare client's in the same round; bars are medians over rounds, whiskers the quartiles. "
+        "bare client's just before and after; bars are medians over rounds, whiskers the quartiles. "
         "Over loopback, one event a read. Dotted: phasemeter's budget (spans and HDR, without metrics)."
         f"</p>{''.join(parts)}</body></html>",
         encoding="utf-8",
