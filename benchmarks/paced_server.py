@@ -66,7 +66,7 @@ def main() -> None:
     """Serve until the input ends."""
     gap_ns = round(float(sys.argv[1]) * NS_PER_S)
     listener = socket.create_server(("127.0.0.1", 0))
-    print(listener.getsockname()[1], flush=True)
+    print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
 
     def accept() -> None:
         while True:

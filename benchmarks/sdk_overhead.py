@@ -6,19 +6,16 @@ Each tool runs in an environment of its own, made at first use. Its client is co
 loopback that sends one event at a time, so that every tool does the same reads, as it would over a network;
 the CPU time is that of the client's process, the kernel's work for it included. All processes stay up and
 take turns: each round asks every one for a block of streams between two blocks of its bare client, in
-turning order. How long the loop is held is
-measured over a network in memory. Results: a table, sdk_overhead.json,
-sdk_overhead.html and, unless --quick, docs/comparison.md.
+turning order. How long the loop is held is measured over a network in memory. Results: a table,
+sdk_overhead.json, sdk_overhead.html and, unless --quick, docs/comparison.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -35,6 +32,7 @@ from benchmarks.sdk_costs import Cost, Hold, Overhead, Spread
 from benchmarks.sdk_process import ROOT, SdkProcess, SdkProcessError, sdk_processes
 from benchmarks.sdk_tools import SDK_TOOLS
 from benchmarks.sdk_tools.tool import SdkTool
+from benchmarks.server_process import piped_server
 from benchmarks.table import UNKNOWN
 
 FEW, MANY = 100, 2000
@@ -59,7 +57,7 @@ def main() -> int:
     logs = options.folder / "logs"
     results_path = options.folder / "sdk_overhead.json"
     with (
-        paced_server() as port,
+        piped_server("benchmarks.paced_server", str(_GAP_S)) as (port, _),
         sdk_processes(tools, HOWS, logs, module=_WORKER, arguments=[str(port)]) as processes,
     ):
         alive = _warm_up(processes, overhead, console)
@@ -80,19 +78,6 @@ def main() -> int:
         show(overhead, Console(width=None if sys.stdout.isatty() else 150))
     console.print(f"written: {results_path}, {options.folder / 'sdk_overhead.html'}")
     return 0 if overhead.costs else 1
-
-
-@contextmanager
-def paced_server() -> Iterator[int]:
-    """Run the server that all clients are connected to; yields its port."""
-    command = [sys.executable, "-m", "benchmarks.paced_server", str(_GAP_S)]
-    with subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        yield int(server.stdout.readline())
-        server.stdin.close()
 
 
 def install(

@@ -37,6 +37,7 @@ from rich.table import Table
 import phasemeter
 from benchmarks.memory_network import URL, MemoryNetwork, reply_of
 from benchmarks.sdk_process import ROOT
+from benchmarks.server_process import piped_server
 from benchmarks.soak_checks import Check, Sample, equal_check, growth_checks
 from benchmarks.soak_server import raise_file_limit
 from phasemeter.core.clock import NS_PER_S, now_ns
@@ -49,6 +50,7 @@ _TOKENS = 2
 _SAMPLES = 50
 _FEWEST_SAMPLES = 6
 _EXITS_EVERY = 20
+_ANSWER_S = 60.0
 _A_CLIENT = 500
 """Streams that share a client: httpcore's pool looks through all its connections for each request."""
 _BURSTS = 9
@@ -343,28 +345,13 @@ async def _consume(client: Any) -> None:
 @contextmanager
 def _server(streams: int, gap_s: float) -> Iterator[tuple[int, Callable[[], int]]]:
     """Run the server; yields its port, and what asks it for the most streams open together."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.soak_server", str(streams), str(gap_s)],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    stdin, stdout = process.stdin, process.stdout
+    with piped_server("benchmarks.soak_server", str(streams), str(gap_s)) as (port, process):
 
-    def most_open() -> int:
-        stdin.close()
-        return int(json.loads(stdout.readline())["most_open"])
+        def most_open() -> int:
+            stdout, _ = process.communicate(timeout=_ANSWER_S)
+            return int(json.loads(stdout)["most_open"])
 
-    try:
-        yield json.loads(stdout.readline())["port"], most_open
-    finally:
-        process.kill()
-        process.wait()
-        stdin.close()
-        stdout.close()
+        yield port, most_open
 
 
 def main() -> int:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from phasemeter.core.clock import NS_PER_S, now_ns
+
+_ROOT = Path(__file__).parents[1]
 
 
 class ServerProcesses:
@@ -76,3 +80,29 @@ def server_processes(*, stop_s: float) -> Iterator[ServerProcesses]:
         yield processes
     finally:
         processes.end(stop_s)
+
+
+@contextmanager
+def piped_server(module: str, *arguments: str) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """Run a server module of ours that says `{"port": N}` and ends with its input.
+
+    Yields:
+        The port, and the process with its pipes; it is killed on leaving.
+
+    Raises:
+        OSError: If it ended before it said its port.
+    """
+    command = [sys.executable, "-m", module, *arguments]
+    process = subprocess.Popen(
+        command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            said = process.stdout.readline()
+            if not said:
+                msg = f"{module} ended before it said its port"
+                raise OSError(msg)
+            yield json.loads(said)["port"], process
+        finally:
+            process.kill()

@@ -1,7 +1,10 @@
 """Our own faults must show in our own tests; the kernel stamps while they run."""
 
+import socket
 import ssl
 
+import httpcore
+import httpcore2
 import pytest
 
 from phasemeter.transports.arrivals import hold_stamping
@@ -30,3 +33,14 @@ def server_tls(certificate):
 @pytest.fixture(scope="session")
 def client_tls(certificate):
     return ssl.create_default_context(cafile=str(certificate / "cert.pem"))
+
+
+@pytest.fixture(params=[httpcore, httpcore2], ids=["httpcore", "httpcore2"])
+def library(request):
+    return request.param
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener

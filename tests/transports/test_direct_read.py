@@ -5,22 +5,9 @@ import ssl
 import struct
 import threading
 
-import httpcore
-import httpcore2
 import pytest
 
 from phasemeter.transports.direct_read import direct_read, readable_check
-
-
-@pytest.fixture(params=[httpcore, httpcore2], ids=["httpcore", "httpcore2"])
-def library(request):
-    return request.param
-
-
-@pytest.fixture
-def listener():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield listener
 
 
 @pytest.fixture

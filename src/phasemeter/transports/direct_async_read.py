@@ -38,7 +38,7 @@ class ReadDeadline:
     cancellation back; a cancellation by anybody else goes on.
 
     Attributes:
-        is_set: A read is under way.
+        task: The task whose read is under way; None between reads.
     """
 
     __slots__ = (
@@ -48,27 +48,25 @@ class ReadDeadline:
         "_due_s",
         "_expired",
         "_loop",
-        "_task",
         "_timer",
         "_timer_due_s",
-        "is_set",
+        "task",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.is_set = False
+        self.task: asyncio.Task[object] | None = None
         self._loop = loop
         # Of its own: the loop keeps it with the timer, and the caller's is not to be kept alive.
         self._context = Context()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_s = 0.0
         self._due_s = 0.0
-        self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
         self._expired = False
 
     def set(self, timeout_s: float, task: asyncio.Task[object]) -> None:
         """Set what is entered next: how long the read may take, and the task that makes it."""
-        self._task = task
+        self.task = task
         self._cancelling = task.cancelling()
         self._due_s = due_s = self._loop.time() + timeout_s
         if self._timer is None or due_s < self._timer_due_s:
@@ -80,8 +78,7 @@ class ReadDeadline:
             self._timer.cancel()
             self._timer = None
 
-    def __enter__(self) -> None:
-        self.is_set = True
+    def __enter__(self) -> None: ...
 
     def __exit__(
         self,
@@ -89,8 +86,7 @@ class ReadDeadline:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        task, self._task = self._task, None
-        self.is_set = False
+        task, self.task = self.task, None
         if self._expired and task is not None:
             self._expired = False
             if task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
@@ -103,13 +99,13 @@ class ReadDeadline:
 
     def _look(self) -> None:
         self._timer = None
-        if self._task is None or self._expired:
+        if self.task is None or self._expired:
             return
         if self._loop.time() < self._due_s:
             self._arm(self._due_s)
             return
         self._expired = True
-        self._task.cancel()
+        self.task.cancel()
 
 
 def _look(deadline: weakref.ref[ReadDeadline]) -> None:
@@ -151,7 +147,7 @@ class DirectAsyncRead:
             if timeout is None:
                 return await self._receive(max_bytes)
             task = asyncio.current_task()
-            if task is None or timeout <= 0 or deadline.is_set:
+            if task is None or timeout <= 0 or deadline.task is not None:
                 return await self._inner.read(max_bytes, timeout)
             deadline.set(timeout, task)
             with deadline:
