@@ -413,7 +413,7 @@ def _method(seen: Seen | None, overhead: Overhead | None) -> str:
     if overhead is not None:
         text += """
 - Cost: clients are connected over loopback to a server that sends one event every 0.7 ms, so that every tool does the same reads, one event each. What the kernel does for the client counts. phasemeter reads the sockets itself, and more cheaply than the client does; that is part of its figure, which may be below 0. How long the loop is held is measured over a network in memory.
-- All processes stay up and take turns in every round; the added cost is the difference to the bare client just before and just after. A round has 10 streams of 100 chunks, every sixth one of 2,000 as well.
+- The processes take turns in every round; the added cost is the difference to the bare client just before and just after. A round has 10 streams of 100 chunks, every sixth one of 2,000 as well. All processes are started anew every three rounds: how one happens to lie in memory is worth 1 to 3 us a chunk for as long as it lives.
 - Spans go through a BatchSpanProcessor to an exporter that drops them; what its thread takes is counted, what an exporter would take to serialise and send is not.
 - phasemeter's and OpenTelemetry's rows come with and without metrics, since most tools record none for each chunk.
 """

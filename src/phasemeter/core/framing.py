@@ -75,6 +75,7 @@ class SseFramer(Framer):
     end_mark = b"\n\n"
 
     def __init__(self) -> None:
+        self.is_between = True
         self._pending = bytearray()
         self._searched_bytes = 0
         self._after_cr = False
@@ -84,7 +85,13 @@ class SseFramer(Framer):
         """Take the bytes of one read and return the blocks whose blank line they bring."""
         if not data:
             return []
-        if self.is_between and 0 <= data.find(b"\n\n") == len(data) - 2 and b"\r" not in data:
+        if (
+            self.is_between
+            and 0 <= data.find(b"\n\n") == len(data) - 2
+            and b"\r" not in data
+            and not (self._at_start and data.startswith(_BOM))
+        ):
+            self._at_start = False
             return [data[:-2]]  # the usual read: one whole event
         if self._after_cr and data[:1] == b"\n":
             data = data[1:]
@@ -96,6 +103,7 @@ class SseFramer(Framer):
             self._after_cr = False
         self._pending += data
         if self._at_start and not self._strip_bom():
+            self.is_between = False
             return []
         return self._complete_blocks()
 
@@ -111,6 +119,7 @@ class SseFramer(Framer):
             and data.endswith(b"\n")
             and b"\r" not in data
         ):
+            self._at_start = False
             return Frame(data[6:-2].decode("utf-8", errors="replace"))
         return None
 

@@ -18,6 +18,7 @@ _STRING = re.compile(
 )
 _INTEGER = re.compile(rb"(?:0|[1-9][0-9]{0,17})(?![0-9.eE])")
 _BETWEEN_TEXTS = b"\n"  # a byte that no JSON string holds
+_NOT_PLAIN = bytes(range(0x20)).replace(_BETWEEN_TEXTS, b"") + b'"\\'
 _TEXTS = re.compile(rb'(?:[^"\\\x00-\x09\x0b-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
 _MOST_FRUITLESS = 16
 
@@ -46,7 +47,7 @@ def _starts(varying: Varying) -> re.Pattern[bytes] | None:
     names = [*varying.number_keys, varying.running_count_key or ""]
     numbers = b"|".join(re.escape(key.encode()) for key in names if key) or rb"(?!)"
     return re.compile(
-        rb'(?<!\\)"(?:(?:' + texts + rb')":[ ]?"|(?P<number>' + numbers + rb')":[ ]?(?=[0-9]))'
+        rb'"(?<!\\")(?:(?:' + texts + rb')":[ ]?"|(?P<number>' + numbers + rb')":[ ]?(?=[0-9]))'
     )
 
 
@@ -112,7 +113,10 @@ class Repeats:
         if not texts or not all(texts):
             return 0
         together = _BETWEEN_TEXTS.join(texts)
-        if together.count(_BETWEEN_TEXTS) != len(texts) - 1 or not _TEXTS.fullmatch(together):
+        if together.count(_BETWEEN_TEXTS) != len(texts) - 1:
+            return 0
+        is_plain = len(together.translate(None, _NOT_PLAIN)) == len(together)
+        if not is_plain and not _TEXTS.fullmatch(together):
             return 0
         self._fruitless = 0
         return len(texts)

@@ -217,7 +217,10 @@ class Timeline:
 
     def leg(self, role: str) -> Leg | None:
         """Return the leg of a role, or None where the request had none."""
-        return next((leg for leg in self.legs if leg.role == role), None)
+        for leg in self.legs:
+            if leg.role == role:
+                return leg
+        return None
 
     def gaps(self) -> Iterator[tuple[int, TokenEvent]]:
         """Yield (gap in ns, later event) for consecutive token events of different reads."""
@@ -259,10 +262,10 @@ class Timeline:
 def _gaps_of(events: TokenEvents) -> _Gaps:
     times_ns, reads, tokens, limited = events.times_ns, events.reads, events.tokens, events.limited
     count = len(times_ns)
-    apart = list(map(ne, islice(reads, 1, None), reads))
-    if not limited and all(apart):  # each came in a read of its own
+    if not limited and len(set(reads)) == count:  # each came in a read of its own
         all_ns = list(map(sub, islice(times_ns, 1, None), times_ns))
         return _Gaps(all_ns, range(1, count), all_ns, tokens[1:])
+    apart = list(map(ne, islice(reads, 1, None), reads))
     all_ns = list(compress(map(sub, islice(times_ns, 1, None), times_ns), apart))
     later = list(compress(range(1, count), apart))
     later_tokens = list(compress(islice(tokens, 1, None), apart))

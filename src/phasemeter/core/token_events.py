@@ -34,7 +34,7 @@ class TokenEvents(Sequence[TokenEvent]):
 
     A response may have thousands of events, and most of what is made of them needs their times only.
 
-    Args:
+    Attributes:
         times_ns: Arrival of the read that completed each event.
         kinds: Kind of the text of each.
         tokens: Tokens in each, where the wire tells.
@@ -42,7 +42,7 @@ class TokenEvents(Sequence[TokenEvent]):
         limited: Which of them the consumer limited; empty for none.
     """
 
-    __slots__ = ("_kinds", "_limited", "_reads", "_times_ns", "_tokens")
+    __slots__ = ("kinds", "limited", "reads", "times_ns", "tokens")
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class TokenEvents(Sequence[TokenEvent]):
         reads: Sequence[int],
         limited: Sequence[bool] = (),
     ) -> None:
-        self._times_ns = times_ns
-        self._kinds = kinds
-        self._tokens = tokens
-        self._reads = reads
-        self._limited = limited
+        self.times_ns = times_ns
+        self.kinds = kinds
+        self.tokens = tokens
+        self.reads = reads
+        self.limited = limited
 
     @classmethod
     def of(cls, events: Sequence[TokenEvent]) -> TokenEvents:
@@ -71,34 +71,9 @@ class TokenEvents(Sequence[TokenEvent]):
             [event.consumer_limited for event in events],
         )
 
-    @property
-    def times_ns(self) -> Sequence[int]:
-        """Arrival of the read that completed each event."""
-        return self._times_ns
-
-    @property
-    def kinds(self) -> Sequence[TokenKind]:
-        """Kind of the text of each."""
-        return self._kinds
-
-    @property
-    def tokens(self) -> Sequence[int | None]:
-        """Tokens in each, where the wire tells."""
-        return self._tokens
-
-    @property
-    def reads(self) -> Sequence[int]:
-        """Index of the read of each."""
-        return self._reads
-
-    @property
-    def limited(self) -> Sequence[bool]:
-        """Which of them the consumer limited; empty for none."""
-        return self._limited
-
     def __len__(self) -> int:
         """Return how many there are."""
-        return len(self._times_ns)
+        return len(self.times_ns)
 
     @overload
     def __getitem__(self, index: int) -> TokenEvent: ...
@@ -108,24 +83,24 @@ class TokenEvents(Sequence[TokenEvent]):
         """Return one event, or some of them."""
         if isinstance(index, slice):
             return TokenEvents(
-                self._times_ns[index],
-                self._kinds[index],
-                self._tokens[index],
-                self._reads[index],
-                self._limited[index],
+                self.times_ns[index],
+                self.kinds[index],
+                self.tokens[index],
+                self.reads[index],
+                self.limited[index],
             )
         return TokenEvent(
-            self._times_ns[index],
-            self._kinds[index],
-            self._tokens[index],
-            self._reads[index],
-            bool(self._limited) and self._limited[index],
+            self.times_ns[index],
+            self.kinds[index],
+            self.tokens[index],
+            self.reads[index],
+            bool(self.limited) and self.limited[index],
         )
 
     def __iter__(self) -> Iterator[TokenEvent]:
         """Yield the events in order."""
-        limited = self._limited or repeat(False)  # noqa: FBT003
-        return map(TokenEvent, self._times_ns, self._kinds, self._tokens, self._reads, limited)
+        limited = self.limited or repeat(False)  # noqa: FBT003
+        return map(TokenEvent, self.times_ns, self.kinds, self.tokens, self.reads, limited)
 
     def __eq__(self, other: object) -> bool:
         """Tell whether the same events come in the same order."""

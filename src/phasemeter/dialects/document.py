@@ -117,7 +117,11 @@ def count_of(value: object) -> int | None:
 
 def first_count(*values: object) -> int | None:
     """Return the first value that is a count, or None."""
-    return next((count for count in map(count_of, values) if count is not None), None)
+    for value in values:
+        count = count_of(value)
+        if count is not None:
+            return count
+    return None
 
 
 def length_of(value: object) -> int | None:

@@ -14,7 +14,7 @@ from phasemeter.dialects.document import (
     text_in,
     token_parts,
 )
-from phasemeter.dialects.openai_usage import read_server_timings
+from phasemeter.dialects.openai_usage import find_usage, read_server_timings
 
 
 class LlamaCppCompletion:
@@ -53,5 +53,5 @@ class _LlamaCppDecoder:
             cached_input_tokens=count_of(object_in(document, "timings").get("cache_n")),
             output_tokens=count_of(document.get("tokens_predicted")),
         )
-        event.server = read_server_timings(document)
+        event.server = read_server_timings(document, find_usage(document))
         return event

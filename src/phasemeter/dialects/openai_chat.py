@@ -129,7 +129,7 @@ def read_choice(choice: Mapping[str, object], *, whole: bool) -> list[TokenKind]
     delta = choice.get("delta")
     if whole and not isinstance(delta, dict):
         delta = choice.get("message")
-    if not isinstance(delta, dict):
+    if not isinstance(delta, dict) or not delta:
         return []
     kinds: list[TokenKind] = []
     content = delta.get("content")
@@ -198,4 +198,4 @@ def _read_counts(document: Mapping[str, object], event: DecodedEvent) -> None:
         told = event.usage or Usage()
         if told.cached_input_tokens is None:
             event.usage = replace(told, cached_input_tokens=cached)
-    event.server = read_server_timings(document)
+    event.server = read_server_timings(document, usage)

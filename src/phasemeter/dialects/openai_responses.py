@@ -19,7 +19,12 @@ from phasemeter.dialects.document import (
     text_in,
     token_parts,
 )
-from phasemeter.dialects.openai_usage import generated_tokens, read_server_timings, read_usage
+from phasemeter.dialects.openai_usage import (
+    find_usage,
+    generated_tokens,
+    read_server_timings,
+    read_usage,
+)
 
 _KIND_OF_DELTA: Mapping[str, TokenKind] = {
     "response.output_text.delta": "content",
@@ -111,7 +116,7 @@ def _read_response(response: Document, status: str | None, event: DecodedEvent) 
         event.error_type = classify_error_object(response.get("error"))
     event.model = text_in(response, "model") or event.model
     if "metrics" in response or "timings" in response:
-        event.server = read_server_timings(response)
+        event.server = read_server_timings(response, find_usage(response))
     _read_counts(response, event)
 
 

@@ -67,17 +67,22 @@ def generated_tokens(usage: Mapping[str, object]) -> int | None:
     return first_count(usage.get("completion_tokens"), usage.get("output_tokens"))
 
 
-def read_server_timings(document: Mapping[str, object]) -> dict[str, float]:
+def read_server_timings(
+    document: Mapping[str, object], usage: Mapping[str, object] | None
+) -> dict[str, float]:
     """Return the timings that a server adds to a chunk, by their own names, with units as sent.
 
     vLLM's `metrics`, llama.cpp's `timings`, and Groq's times (seconds) inside the usage.
+
+    Args:
+        document: The chunk.
+        usage: Its usage object, None where it has none.
     """
     told: dict[str, float] = {}
     for name in ("metrics", "timings"):
         if name in document:
             numbers = object_in(document, name)
             told |= finite_numbers(numbers, numbers)
-    usage = find_usage(document)
     if usage is not None and not usage.keys() <= _RUNNING_FIELDS:
         told |= finite_numbers(usage, _GROQ_TIMES)
     return told

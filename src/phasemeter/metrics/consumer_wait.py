@@ -5,13 +5,13 @@ In ns, over pulls. It is the application's time, not the server's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from phasemeter.core.timeline import Timeline
 from phasemeter.metrics.metric import Metric
 
 
-def _samples(timeline: Timeline) -> Iterable[int]:
+def _samples(timeline: Timeline) -> Sequence[int]:
     return timeline.consumer_waits_ns
 
 

@@ -5,13 +5,13 @@ Ends with the last generated token, never with the usage event or the end mark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from phasemeter.core.timeline import Timeline
 from phasemeter.metrics.metric import Metric, span
 
 
-def _samples(timeline: Timeline) -> Iterable[int]:
+def _samples(timeline: Timeline) -> Sequence[int]:
     return span(timeline.started_ns, timeline.last_token_ns)
 
 

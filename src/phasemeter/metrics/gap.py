@@ -7,13 +7,13 @@ is no gap of the stream: it is in `gap_raw` only. An event is not a token; see `
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from phasemeter.core.timeline import Timeline
 from phasemeter.metrics.metric import Metric
 
 
-def _samples(timeline: Timeline) -> Iterable[int]:
+def _samples(timeline: Timeline) -> Sequence[int]:
     return timeline.gaps_ns() if timeline.streamed else ()
 
 

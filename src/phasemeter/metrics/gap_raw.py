@@ -5,13 +5,13 @@ Only of responses that were handed to an application: elsewhere it is `gap`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from phasemeter.core.timeline import Timeline
 from phasemeter.metrics.metric import Metric
 
 
-def _samples(timeline: Timeline) -> Iterable[int]:
+def _samples(timeline: Timeline) -> Sequence[int]:
     if not timeline.streamed or not timeline.consumer_waits_ns:
         return ()
     return timeline.all_gaps_ns()

@@ -13,18 +13,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from phasemeter.core.timeline import Timeline
 from phasemeter.metrics.metric import Metric, span
 
 
-def _prefill_leg(timeline: Timeline) -> Iterable[int]:
+def _prefill_leg(timeline: Timeline) -> Sequence[int]:
     prefill = timeline.leg("prefill")
     return () if prefill is None else span(timeline.started_ns, prefill.ended_ns)
 
 
-def _handoff(timeline: Timeline) -> Iterable[int]:
+def _handoff(timeline: Timeline) -> Sequence[int]:
     prefill, decode = timeline.leg("prefill"), timeline.leg("decode")
     if prefill is None or decode is None:
         return ()
@@ -32,7 +32,7 @@ def _handoff(timeline: Timeline) -> Iterable[int]:
     return taken_ns if taken_ns and taken_ns[0] >= 0 else ()
 
 
-def _decode_leg(timeline: Timeline) -> Iterable[int]:
+def _decode_leg(timeline: Timeline) -> Sequence[int]:
     decode = timeline.leg("decode")
     if decode is None or not timeline.streamed:
         return ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,14 +20,14 @@ class Metric:
         title: The name in words.
         formula: Formula over the instants of a timeline.
         population: What one sample stands for.
-        samples: Samples of one response in ns; yields nothing where the metric is undefined.
+        samples: Samples of one response in ns; empty where the metric is undefined.
     """
 
     name: str
     title: str
     formula: str
     population: Population
-    samples: Callable[[Timeline], Iterable[int]]
+    samples: Callable[[Timeline], Sequence[int]]
 
 
 def span(start_ns: int | None, end_ns: int | None) -> tuple[int, ...]:

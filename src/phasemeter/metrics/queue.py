@@ -5,13 +5,13 @@ How long the request waited on our side before it was issued.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from phasemeter.core.timeline import Timeline
 from phasemeter.metrics.metric import Metric, span
 
 
-def _samples(timeline: Timeline) -> Iterable[int]:
+def _samples(timeline: Timeline) -> Sequence[int]:
     return span(timeline.intended_ns, timeline.started_ns)
 
 

@@ -8,13 +8,13 @@ gap longer than the later ones. A system that moves the cache first shows it in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from phasemeter.core.timeline import Timeline
 from phasemeter.metrics.metric import Metric
 
 
-def _samples(timeline: Timeline) -> Iterable[int]:
+def _samples(timeline: Timeline) -> Sequence[int]:
     events = timeline.columns
     if not timeline.streamed or len(events) < 2 or events.reads[0] == events.reads[1]:
         return ()

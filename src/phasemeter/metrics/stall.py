@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from phasemeter.core.timeline import Timeline
 from phasemeter.metrics.metric import Metric
@@ -21,7 +21,7 @@ def stalls_ns(timeline: Timeline, factor: float = STALL_FACTOR) -> list[int]:
     return [gap_ns for gap_ns in timeline.gaps_ns() if gap_ns > limit_ns]
 
 
-def _samples(timeline: Timeline) -> Iterable[int]:
+def _samples(timeline: Timeline) -> Sequence[int]:
     return stalls_ns(timeline) if timeline.streamed else ()
 
 

@@ -7,7 +7,7 @@ one read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from phasemeter.core.timeline import Timeline
 from phasemeter.metrics.metric import Metric
@@ -33,7 +33,7 @@ def tokens_after_first_event(timeline: Timeline) -> int | None:
     return output_tokens - first
 
 
-def _samples(timeline: Timeline) -> Iterable[int]:
+def _samples(timeline: Timeline) -> Sequence[int]:
     tokens, decode_ns = tokens_after_first_event(timeline), timeline.decode_ns
     if decode_ns is None or tokens is None or tokens < 1:
         return ()

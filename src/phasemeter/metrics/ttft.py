@@ -8,13 +8,13 @@ Undefined where the server did not stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from phasemeter.core.timeline import Timeline
 from phasemeter.metrics.metric import Metric, span
 
 
-def _samples(timeline: Timeline) -> Iterable[int]:
+def _samples(timeline: Timeline) -> Sequence[int]:
     return span(timeline.started_ns, timeline.first_token_ns) if timeline.streamed else ()
 
 

@@ -6,26 +6,26 @@ and `send` starts with the request, so that the sum still holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from phasemeter.core.timeline import Timeline
 from phasemeter.metrics.metric import Metric, span
 
 
-def _connect(timeline: Timeline) -> Iterable[int]:
+def _connect(timeline: Timeline) -> Sequence[int]:
     return span(timeline.started_ns, timeline.connected_ns)
 
 
-def _send(timeline: Timeline) -> Iterable[int]:
+def _send(timeline: Timeline) -> Sequence[int]:
     start_ns = timeline.connected_ns
     return span(timeline.started_ns if start_ns is None else start_ns, timeline.sent_ns)
 
 
-def _server_wait(timeline: Timeline) -> Iterable[int]:
+def _server_wait(timeline: Timeline) -> Sequence[int]:
     return span(timeline.sent_ns, timeline.headers_ns)
 
 
-def _stream_wait(timeline: Timeline) -> Iterable[int]:
+def _stream_wait(timeline: Timeline) -> Sequence[int]:
     return span(timeline.headers_ns, timeline.first_token_ns) if timeline.streamed else ()
 
 

@@ -109,11 +109,11 @@ def _attributes(request: RequestInfo, timeline: Timeline) -> Attributes:
         (names.ERROR_TYPE, error_type_of(timeline)),
         (names.TOKEN_COUNT_SOURCE, _token_count_source(timeline)),
     )
-    found.update((name, value) for name, value in told if value is not None)
+    found |= {name: value for name, value in told if value is not None}
     if timeline.streamed:
         _add_times(found, timeline)
-    for name, value in timeline.tags.items():
-        found[names.TAG_PREFIX + name] = value
+    for name, label in timeline.tags.items():
+        found[names.TAG_PREFIX + name] = label
     return found
 
 
