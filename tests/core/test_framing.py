@@ -152,6 +152,19 @@ def test_a_clean_end_completes_only_what_is_whole(pending, count):
     assert len(framer.finish()) == count
 
 
+def test_a_byte_order_mark_counts_at_the_start_of_a_body_only():
+    """Also where the first read is one whole event, which is not taken apart, and where the mark is cut."""
+    marked = b"\xef\xbb\xbfdata: b\n\n"
+    whole, cut = SseFramer(), SseFramer()
+
+    assert SseFramer().feed(marked) == [Frame("b")]
+    assert whole.whole(b"data: a\n\n") == Frame("a")
+    assert whole.feed(marked) == []  # of a field that nobody knows
+    assert cut.feed(marked[:2]) == []
+    assert not cut.is_between
+    assert cut.feed(marked[2:]) == [Frame("b")]
+
+
 def test_a_json_body_is_one_frame_at_its_end_without_its_byte_order_mark():
     framer = JsonBodyFramer()
 

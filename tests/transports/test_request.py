@@ -1,5 +1,9 @@
 """What is taken from a request, and what is not."""
 
+import os
+import subprocess
+import sys
+
 import httpx
 import httpx2
 import pytest
@@ -84,8 +88,32 @@ def test_the_provider_is_told_by_the_host_else_by_the_dialect(host, provider):
 
 
 def test_request_ids_do_not_repeat():
-    """Not within a process."""
+    """Not within a process, nor between processes that an application seeds alike."""
+    told = "import random; random.seed(1)\nfrom phasemeter.transports import request\n"
+    told += "print(request.new_request_id().partition('-')[2])"
+    others = [subprocess.check_output([sys.executable, "-c", told]) for _ in range(2)]
+
     assert len({new_request_id() for _ in range(1000)}) == 1000
+    assert others[0] != others[1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_request_ids_of_a_fork_are_its_own():
+    """A pre-forking server loads the application before it forks."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, new_request_id().encode())
+        os._exit(0)
+    ours = new_request_id()
+    os.waitpid(child, 0)
+
+    theirs = os.read(reading, 100).decode()
+    os.close(reading)
+    os.close(writing)
+    assert theirs != ours
+    assert theirs.startswith(f"{child:x}-")
 
 
 MESSAGES = [{"role": "user", "content": "hi"}]
