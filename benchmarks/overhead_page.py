@@ -7,11 +7,10 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 
-from benchmarks.sdk_costs import Overhead
+from benchmarks.sdk_costs import BUDGET_SHARE, Overhead
 
 _OURS = "#d1495b"
 _OTHERS = "#4a6fa5"
-_BUDGET_US = 5.0
 _BUDGET_MS = 1.0
 _STYLE = (
     "body{font:16px system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;"
@@ -41,7 +40,8 @@ def write_overhead_page(overhead: Overhead, path: Path) -> None:
         "<h1>What tracing SDKs add to the openai client</h1>"
         f"<p>{escape(overhead.date)}; {escape(machine)}. CPU time of the whole process over the "
         "bare client's just before and after; bars are medians over rounds, whiskers the quartiles. "
-        "Over loopback, one event a read. Dotted: phasemeter's budget (spans and HDR, without metrics)."
+        "Over loopback, one event a read. Dotted: phasemeter's budget (spans and HDR, without metrics), "
+        f"{BUDGET_SHARE:.0%} of the bare client."
         f"</p>{''.join(parts)}</body></html>",
         encoding="utf-8",
     )
@@ -49,7 +49,15 @@ def write_overhead_page(overhead: Overhead, path: Path) -> None:
 
 def _added(overhead: Overhead, chunks: int) -> go.Figure:
     figure = go.Figure()
-    for how, pattern in (("sync", ""), ("async", "/")):
+    for how, pattern, side in (("sync", "", "left"), ("async", "/", "right")):
+        bare = overhead.bare_us(how, chunks)
+        if bare is not None:
+            figure.add_vline(
+                x=bare.median * BUDGET_SHARE,
+                line_dash="dot",
+                annotation_text=how,
+                annotation_position=f"top {side}",
+            )
         spreads = {name: overhead.added_us(name, how, chunks) for name in overhead.tools}
         known = {name: spread for name, spread in spreads.items() if spread is not None}
         figure.add_bar(
@@ -64,7 +72,6 @@ def _added(overhead: Overhead, chunks: int) -> go.Figure:
             name=how,
             marker={"color": [_colour(name) for name in known], "pattern": {"shape": pattern}},
         )
-    figure.add_vline(x=_BUDGET_US, line_dash="dot")
     _lay_out(figure, f"Added CPU a chunk, streams of {chunks:,} chunks", "us a chunk", overhead)
     return figure
 

@@ -70,6 +70,10 @@ class Spread:
         return cls(median(values), low, high)
 
 
+BUDGET_SHARE = 0.05
+"""Of the bare client's CPU, for a stream of 100 chunks with spans and HDR histograms (docs/adr/0010)."""
+
+
 @dataclass(slots=True)
 class Overhead:
     """Everything that one session measured.
@@ -114,6 +118,12 @@ class Overhead:
     def bare_us(self, how: str, chunks: int, tool: str = "bare") -> Spread | None:
         """Return the CPU time of a bare client, us a chunk."""
         return Spread.of([one.cpu_us / chunks for one in self._costs_of(tool, how, chunks)])
+
+    def share_of_bare(self, tool: str, how: str, chunks: int) -> float | None:
+        """Return the CPU time added to the bare client as a share of what that one takes."""
+        added = self.added_us(tool, how, chunks)
+        bare = self.bare_us(how, chunks, self.baselines.get(tool, "bare"))
+        return None if added is None or bare is None else added.median / bare.median
 
     def fixed_us(self, tool: str, how: str, few: int, many: int) -> tuple[float, float] | None:
         """Split the added cost into (us a chunk, us a stream) by two lengths of streams."""

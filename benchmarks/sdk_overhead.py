@@ -121,14 +121,14 @@ def show(overhead: Overhead, console: Console) -> None:
         )
         for name in overhead.tools:
             few, many = (overhead.added_us(name, how, chunks) for chunks in (FEW, MANY))
-            bare = overhead.bare_us(how, FEW, overhead.baselines[name])
+            share = overhead.share_of_bare(name, how, FEW)
             split = overhead.fixed_us(name, how, FEW, MANY)
             table.add_row(
                 name,
                 spread_text(few),
                 spread_text(many),
                 UNKNOWN if split is None else f"{split[1]:,.0f}",
-                UNKNOWN if few is None or bare is None else f"{few.median / bare.median:+.0%}",
+                UNKNOWN if share is None else f"{share:+.0%}",
             )
         console.print(table)
     table = Table(

@@ -94,6 +94,7 @@ def test_unknown_is_none():
 
     assert one.added_us("nobody", "sync", 100) is None
     assert one.fixed_us("nobody", "sync", 100, 2000) is None
+    assert one.share_of_bare("nobody", "sync", 100) is None
     assert one.hold("other", 2000) is None
     assert Spread.of([]) is None
 
@@ -114,7 +115,11 @@ def test_it_is_kept_as_it_was(tmp_path):
 def test_the_document_says_which_budgets_are_met():
     text = comparison_text(None, overhead())
 
-    assert "| spans and HDR on, us a chunk of 100, sync | 4.50 | 5.00 | yes |" in text
+    # 4.5 us of the bare client's 350 in the middle round
+    assert (
+        "| spans and HDR on, 100 chunks, % of the bare client, sync | 1.29 | 5.00 | yes |" in text
+    )
+    assert "| the same in us a chunk, sync, as first planned | 4.50 | 5.00 | yes |" in text
     assert "sync, at most that of other | 30.00 | 43.00 | yes |" in text
     assert "| loop held at the end of 2,000 chunks, phasemeter, ms | 0.70 | 1.00 | yes |" in text
     assert (
