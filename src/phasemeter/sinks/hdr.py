@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
 
 _BATCH_SAMPLES = 250
-_TOGETHER_SAMPLES = 4_000
+_TOGETHER_SAMPLES = 1_000
 _COUNTED_TOGETHER = 250
 """Samples of a metric that are kept until they are counted: one by one it takes ten times as long."""
 OTHER = "(other)"
