@@ -58,17 +58,13 @@ def main() -> int:
     tools = install(options.tools, options.folder, overhead, console)
     logs = options.folder / "logs"
     results_path = options.folder / "sdk_overhead.json"
+    rounds = range(options.rounds)
     with piped_server("benchmarks.paced_server", str(_GAP_S)) as (port, _):
-        rounds = range(options.rounds)
         for start in rounds[::_ROUNDS_A_START]:
-            with sdk_processes(
-                tools, HOWS, logs, module=_WORKER, arguments=[str(port)]
-            ) as processes:
-                alive = _warm_up(processes, overhead, console)
-                for number in rounds[start : start + _ROUNDS_A_START]:
-                    turn = number % len(alive) if alive else 0
-                    _round(alive[turn:] + alive[:turn], number + 1, overhead, console)
-                    console.print(f"round {number + 1} of {options.rounds}")
+            with sdk_processes(tools, HOWS, logs, module=_WORKER, arguments=[str(port)]) as started:
+                some = rounds[start : start + _ROUNDS_A_START]
+                alive = _warm_up(started, overhead, console)
+                _rounds(alive, some, len(rounds), overhead, console)
     with sdk_processes(tools, ("async",), logs, module=_WORKER) as processes:
         _holds(_warm_up(processes, overhead, console), overhead, console)
     overhead.hot_path_us = hot_path_us_per_chunk()
@@ -183,6 +179,16 @@ def _warm_up(processes: list[SdkProcess], overhead: Overhead, console: Console) 
             continue
         alive.append(process)
     return alive
+
+
+def _rounds(
+    processes: list[SdkProcess], numbers: range, of: int, overhead: Overhead, console: Console
+) -> None:
+    """Measure some rounds, each beginning with another process."""
+    for number in numbers:
+        turn = number % len(processes) if processes else 0
+        _round(processes[turn:] + processes[:turn], number + 1, overhead, console)
+        console.print(f"round {number + 1} of {of}")
 
 
 def _round(processes: list[SdkProcess], number: int, overhead: Overhead, console: Console) -> None:

@@ -91,7 +91,8 @@ def test_request_ids_do_not_repeat():
     """Not within a process, nor between processes that an application seeds alike."""
     told = "import random; random.seed(1)\nfrom phasemeter.transports import request\n"
     told += "print(request.new_request_id().partition('-')[2])"
-    others = [subprocess.check_output([sys.executable, "-c", told]) for _ in range(2)]
+    command = [sys.executable, "-c", told]
+    others = [subprocess.check_output(command, timeout=60) for _ in range(2)]
 
     assert len({new_request_id() for _ in range(1000)}) == 1000
     assert others[0] != others[1]

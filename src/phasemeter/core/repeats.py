@@ -18,7 +18,6 @@ _STRING = re.compile(
 )
 _INTEGER = re.compile(rb"(?:0|[1-9][0-9]{0,17})(?![0-9.eE])")
 _BETWEEN_TEXTS = b"\n"  # a byte that no JSON string holds
-_NOT_PLAIN = bytes(range(0x20)).replace(_BETWEEN_TEXTS, b"") + b'"\\'
 _TEXTS = re.compile(rb'(?:[^"\\\x00-\x09\x0b-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
 _MOST_FRUITLESS = 16
 
@@ -113,10 +112,7 @@ class Repeats:
         if not texts or not all(texts):
             return 0
         together = _BETWEEN_TEXTS.join(texts)
-        if together.count(_BETWEEN_TEXTS) != len(texts) - 1:
-            return 0
-        is_plain = len(together.translate(None, _NOT_PLAIN)) == len(together)
-        if not is_plain and not _TEXTS.fullmatch(together):
+        if together.count(_BETWEEN_TEXTS) != len(texts) - 1 or not _TEXTS.fullmatch(together):
             return 0
         self._fruitless = 0
         return len(texts)

@@ -19,7 +19,7 @@ def meets(timeline: Timeline, slos_ns: Sequence[tuple[Metric, int]]) -> bool:
     if timeline.outcome is not Outcome.OK:
         return False
     for metric, limit_ns in slos_ns:
-        samples = list(metric.samples(timeline))
+        samples = metric.samples(timeline)
         if not samples or max(samples) > limit_ns:
             return False
     return True

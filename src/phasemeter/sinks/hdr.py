@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _BATCH_SAMPLES = 250
 _TOGETHER_SAMPLES = 1_000
+"""Samples of responses that wait to be worked off together. More cost less each, and hold the interpreter
+longer, which makes the stamps of other threads late."""
 _COUNTED_TOGETHER = 250
 """Samples of a metric that are kept until they are counted: one by one it takes ten times as long."""
 OTHER = "(other)"
